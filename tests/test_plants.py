@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from perfdojo_sdk.hookspecs.types import KernelSource
@@ -291,3 +292,23 @@ def test_a_stopped_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     record = tool.Record(path)
     record.add({"key": "d", "verdict": CAUGHT})
     assert set(tool.Record(path).lines) == {"a", "b", "d"}
+
+
+def test_how_near_to_a_tie_quotients_and_roots_lie() -> None:
+    """The reasons of the assembly rest on it: roots all tried, quotients in fewer bits than f32 has."""
+    for shift in (25, 26):  # of numbers from 1 to 2, and from 2 to 4, times 2^48
+        squares = np.arange(1 << 23, 1 << 24, dtype=np.int64) << shift
+        roots = np.sqrt(squares.astype(np.float64)).astype(np.int64)
+        middles = [roots + by + (roots + by + 1) % 2 for by in (-2, 0, 2)]
+        gaps = np.min([np.abs(squares - middle * middle) for middle in middles], axis=0)
+        last_bits = gaps / (2 * np.sqrt(squares)) * 2.0**-24 * 2.0**52
+        assert 3.99 < last_bits.min() < 8.01
+    bits = 8
+    numbers = np.arange(1 << (bits - 1), 1 << bits, dtype=np.int64)
+    a, b = numbers[:, None], numbers[None, :]
+    down = np.where(a >= b, bits, bits + 1)  # the quotient's last bit, and one more for the middle
+    scaled = a << down
+    middles = scaled // b + (scaled // b + 1) % 2
+    gap = np.minimum(np.abs(scaled - middles * b), np.abs(scaled - (middles - 2) * b))
+    assert gap.min() == 1, "none is a tie, and so the distance is 1/b of the middle's last bit at least"
+    assert (gap / (b * 2.0**down) >= 2.0 ** -(bits + down)).all()

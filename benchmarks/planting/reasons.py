@@ -221,6 +221,11 @@ _SURE_OF_TIES = (
     "precision away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 (all were "
     "tried); this changes one last bit"
 )
+_NORM = r"(layer|batch)norm\d|[ds]layernorm"
+_NO_SMALL_DIVISOR = (
+    "all divisions are by a count, or by the root of a mean of squares and an epsilon of 1e-5: no divisor is "
+    "zero or denormal"
+)
 _KEPT = (*(f"t{k}" for k in range(1, 7)), *(f"fa{k}" for k in range(8)))
 
 ASSEMBLY_REASONS: Sequence[Reason] = (
@@ -369,11 +374,13 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         "the same array was read through a stream after a fence, and no statement has written to it since",
         r"^    # ssr\d: (\w+)\[.*\n    fence\n(?:(?!^    # \1\[)[\s\S])*^    # ssr\d: \1\[.*\n¶",
     ),
+    Reason(r"branch-(to-another-case|dropped)", _NORM, r"^bnez t5, \S+_div_by_zero$", _NO_SMALL_DIVISOR),
+    Reason(r".*", _NORM, r"", _NO_SMALL_DIVISOR, _between(r"_div_by_zero:", r"_div_signed:")),
     Reason(
         r".*",
-        r"(layer|batch)norm\d|[ds]layernorm",
+        _NORM,
         r"",
-        "all divisions are by the root of a mean of squares and an epsilon of 1e-5: no divisor is denormal",
+        _NO_SMALL_DIVISOR,
         r"_div_dividend_normal:\n    bnez t3, \S+_div_again\n(?:(?!_div_infinite:)[\s\S])*¶",
     ),
     Reason(
@@ -386,7 +393,7 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
     ),
     Reason(
         r".*",
-        r"(layer|batch)norm\d|[ds]layernorm",
+        _NORM,
         r"",
         "all divisions are of distances by the root of their mean square: where one is infinite, so is the "
         "other",
