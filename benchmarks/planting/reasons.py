@@ -218,8 +218,8 @@ _NEVER_F32 = (
 )
 _SURE_OF_TIES = (
     "f32 operands: from the middle between two f32, a quotient lies at least 16 last bits of double "
-    "precision away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 (all were "
-    "tried); this changes one last bit"
+    "precision away, unless it is one in few bits, which the last step finds exactly, and a root at least 4 "
+    "(all roots were tried); this changes one last bit"
 )
 _NORM = r"(layer|batch)norm\d|[ds]layernorm"
 _NO_SMALL_DIVISOR = (
