@@ -110,7 +110,6 @@ def test_wrong_usage_as_json(cli: Cli, words: tuple[str, ...], said: str) -> Non
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        (("db", "import", "no_such.jsonl", "--db", "new.sqlite"), "check how the path is spelt"),
         (("plugins", "new", "abacus", "--directory", "file/abacus"), "a part of the path is a file"),
     ],
 )

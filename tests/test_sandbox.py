@@ -474,9 +474,10 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    before = process_tree.children(os.getpid())
+    newest = subprocess.Popen(["true"])
+    newest.wait()
     yield
-    assert not set(process_tree.children(os.getpid())) - set(before)
+    assert not [child for child in process_tree.children(os.getpid()) if child > newest.pid]
     assert not list(folder.iterdir())
 
 

@@ -120,8 +120,6 @@ def checked(path: Path) -> Iterator[Iterable[Line]]:
 def _opened(path: Path) -> BufferedReader:
     try:
         return open_regular(path)
-    except FileNotFoundError:
-        raise
     except OSError as error:
         why = "it is a folder" if path.is_dir() else error.strerror or error
         what = f"cannot read {path}: {why}"

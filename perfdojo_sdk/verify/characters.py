@@ -509,7 +509,7 @@ def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
 
 
 def select_one(values: Array, groups: Groups, rng: Generator) -> None:
-    """What lets numbers of another array pass: half of the groups have one 1 and zeros, so that a sum of
+    """Numbers that let those of another array pass: half of the groups have one 1 and zeros, so that a sum of
     products is one of the other's numbers; a quarter zeros alone, an eighth ones, an eighth a large power
     of two."""
     if groups.apart:

@@ -106,9 +106,8 @@ class Start:
     used: bool = False
     """Stream registers hold what an earlier kernel left there."""
     late: int = 0
-    """Who waits for others that keep the memory busy: a mask of those of ``simulator/native.py``."""
-    chance: int = 0
-    """How long these wait: drawn from this seed; 0: until nothing else moves."""
+    """Flags for contention of the memory: ``LATE_STREAMS`` delays streams, ``LATE_ACCESSES`` loads and
+    stores."""
 
 
 class Outcome(Protocol):
@@ -301,8 +300,7 @@ def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
 def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Simulation] | Failure:
     """Simulate the call from each of the starts."""
     prepared = [
-        prepare(call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late, chance=s.chance)
-        for s in starts
+        prepare(call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late) for s in starts
     ]
     try:
         child = subprocess.run(

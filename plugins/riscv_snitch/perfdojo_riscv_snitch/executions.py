@@ -12,7 +12,7 @@ import numpy as np
 from perfdojo_riscv_snitch.calls import Call, execute, prepare_call, replaced, start_of, wrong_in
 from perfdojo_riscv_snitch.program import TCDM_BASE
 from perfdojo_riscv_snitch.simulator import Simulation
-from perfdojo_riscv_snitch.simulator.native import LATE_ALL, LATE_CORE, LATE_FP, LATE_MOVERS
+from perfdojo_riscv_snitch.simulator.native import LATE_ACCESSES, LATE_STREAMS
 from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
@@ -45,16 +45,6 @@ _AGAIN = "; ".join(
 )
 #: So many calls in a row, and of a long kernel as many as take so many cycles, but two.
 _CALLS, _CYCLES = 50, 500_000
-#: Who waits for others that keep the memory busy while a kernel is called, and how long: as long as all else
-#: moves without it, so that one that has to wait for it and does not is ahead; or by chance, from a seed.
-_LATE = (
-    *((mover, 0) for mover in LATE_MOVERS),
-    (sum(LATE_MOVERS), 0),
-    (LATE_FP, 0),
-    (LATE_CORE | LATE_FP, 0),
-    (LATE_ALL, 1),
-    (LATE_ALL, 2),
-)
 
 Arrays: TypeAlias = Mapping[str, "np.ndarray[Any, Any]"]
 Action: TypeAlias = Callable[[Artifact, RunRequest, Arrays, int], "Failure | None"]
@@ -148,8 +138,8 @@ def _in_a_row(artifact: Artifact, request: RunRequest, expected: Arrays, cycles:
     # What one call leaves in memory hides from the next that it read too early: so also one call alone.
     counts = (1, max(2, min(_CALLS, _CYCLES // max(cycles, 1))))
     starts = [
-        replace(start, registers={**start.registers, "s11": count}, late=late, chance=chance)
-        for late, chance in _LATE
+        replace(start, registers={**start.registers, "s11": count}, late=late)
+        for late in (LATE_STREAMS, LATE_ACCESSES)
         for count in counts
     ]
     finished = execute(call, starts, request)

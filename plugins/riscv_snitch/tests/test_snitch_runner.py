@@ -170,12 +170,6 @@ def test_a_kernel_sets_every_register_of_a_stream_that_it_uses() -> None:
 #: The same from a stack of its own, where the elements are stored one by one before.
 KEPT = "\n".join(f"fld ft3, {8 * k}(a0)\nfsd ft3, {8 * k}(sp)" for k in range(4))
 STACKED = f"addi sp, sp, -32\n{KEPT}\nfence\n{STREAMED.replace('a0', 'sp')}addi sp, sp, 32\n"
-#: The last of the stores long before the stream that reads it: what stays in a queue may stay long.
-BUSY = "li t2, 40\n2: addi t2, t2, -1\nbnez t2, 2b\n"
-LONG = STACKED.replace("fence\n", f"fence\n{BUSY}")
-#: By the integer core instead.
-WORDS = "\n".join(f"lw t0, {4 * k}(a0)\nsw t0, {4 * k}(sp)" for k in range(8))
-BY_CORE = STACKED.replace(KEPT, WORDS)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +177,6 @@ BY_CORE = STACKED.replace(KEPT, WORDS)
     [
         (STREAMED, WAITED, "before ft1 had stored all"),
         (STACKED, "fence\n", "fifty calls in a row"),
-        (LONG, "fence\n", "fifty calls in a row"),
-        (BY_CORE, "fence\n", "fifty calls in a row"),
     ],
 )
 def test_calls_in_a_row_while_others_keep_the_memory_busy(body: str, missing: str, words: str) -> None:

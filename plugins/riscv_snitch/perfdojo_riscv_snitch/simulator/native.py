@@ -50,10 +50,8 @@ COUNTERS = (
     "stream_conflict",
 )
 
-#: By enum Late of interface.h, as masks: each mover, and loads and stores of the integer core and of the FP
-#: side.
-LATE_MOVERS, LATE_CORE, LATE_FP = (1, 2, 4), 8, 16
-LATE_ALL = sum(LATE_MOVERS) | LATE_CORE | LATE_FP
+#: enum Late of interface.h.
+LATE_STREAMS, LATE_ACCESSES = 1, 2
 
 _Counters = ctypes.c_uint64 * len(COUNTERS)
 
@@ -92,7 +90,6 @@ class NativeState(ctypes.Structure):
         ("fcsr", ctypes.c_uint32),
         ("used", ctypes.c_uint32),
         ("late", ctypes.c_uint32),
-        ("chance", ctypes.c_uint32),
         ("unstored", ctypes.c_uint32),
         ("left", ctypes.c_uint32),
         ("error", ctypes.c_uint32),

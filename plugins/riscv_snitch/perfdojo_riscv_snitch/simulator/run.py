@@ -190,16 +190,14 @@ def prepare(
     *,
     used: bool = False,
     late: int = 0,
-    chance: int = 0,
 ) -> Prepared:
     """The input with which ``core/child.c`` runs ``program`` on ``memory``, the whole content of TCDM.
 
-    ``used``: stream registers hold values of an earlier program, not zero. ``late``: who waits
-    for others that keep the memory busy, a mask of those of ``native.py``: each access until nothing else
-    moves, but at most 128 cycles; with a seed ``chance`` for as many cycles as chance says.
+    ``used``: stream registers hold values of an earlier program, not zero. ``late``: contention delays
+    streams, or loads and stores (``native.LATE_STREAMS``, ``LATE_ACCESSES``).
     """
     state, _ = _initial_state(program, {TCDM_BASE: bytes(memory)}, registers)
-    state.used, state.late, state.chance = used, late, chance
+    state.used, state.late = used, late
     native = NativeProgram(None, len(program.words), program.base, program.entry, 0, max_cycles)
     code = struct.pack(f"<{len(program.words)}I", *program.words)
     return Prepared(bytes(native), code, bytes(state), bytes(memory))

@@ -29,8 +29,7 @@ enum Error {
 /* What the FP side waits for when nothing moves any more. */
 enum Stuck { STUCK_UNKNOWN, STUCK_STREAM_READ, STUCK_STREAM_WRITE, STUCK_FREP_BODY, STUCK_STREAM_CONFIG };
 
-/* Who may have to wait for others that keep the memory busy: the movers, the integer core, the FP side. */
-enum Late { LATE_MOVER0, LATE_CORE = LATE_MOVER0 + 3, LATE_FP, LATE_ONES };
+enum Late { LATE_MOVERS = 1, LATE_ACCESSES = 2 };
 
 enum Counter {
     COUNT_CYCLES,
@@ -86,8 +85,7 @@ typedef struct SnitchState {
     u64 f[32];
     u32 fcsr;
     u32 used;     /* stream registers hold what an earlier program left there */
-    u32 late;     /* who waits for others that keep the memory busy, as a mask of enum Late */
-    u32 chance;   /* how long: as long as all else moves without it; or if not zero, drawn from this seed */
+    u32 late;     /* what waits for others that keep the memory busy: enum Late */
     u32 unstored; /* movers, as a mask, that had something to store when the program ended */
     u32 left;     /* movers that still have a job, or data that nobody took, after all was done */
     u32 error, error_pc, error_detail;

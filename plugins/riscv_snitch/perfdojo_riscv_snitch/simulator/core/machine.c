@@ -134,7 +134,6 @@ static void set_up(Machine *m, const SnitchProgram *program, SnitchState *state)
     m->x[0] = 0;
     m->fcsr = state->fcsr & 0xff;
     m->reservation = 1;
-    m->chance = state->chance;
     /* The state that start-up code leaves: its last FPU instruction is a move to the core. */
     m->output_arbiter.pointer = GROUP_NONCOMP;
     for (int k = 0; k < PIPES; k++) m->pipe[k].first = STAGES - depth[k];

@@ -24,8 +24,6 @@ enum {
     BANKS = 32,
     PORTS = 3,
     QUIET_LIMIT = 256,    /* cycles without any progress that mean deadlock */
-    QUIET_SOON = 16,      /* as many without any but what is held back: longer than any latency */
-    MOST_LATE = 128,      /* cycles that an access is held back at most */
 };
 
 /* Round-robin arbiter; with `locked`, a choice that was not taken up stands. */
@@ -192,9 +190,6 @@ typedef struct Machine {
     u64 atomic_until; /* ... until this cycle */
     u32 reservation;  /* address of a load-reserved, 1 if none */
     u8 granted;       /* movers, in this cycle */
-    u8 waited[LATE_ONES];   /* cycles that the next access of each has been held back ... */
-    u8 patience[LATE_ONES]; /* ... of so many at most; 0: none is held back */
-    u32 chance;             /* state of the random numbers */
 
     u8 failed;
 } Machine;

@@ -110,7 +110,6 @@ static void do_access(Machine *m, const Access *a) {
 }
 
 static void serve_mover(Machine *m, int k) {
-    m->patience[LATE_MOVER0 + k] = 0;
     Mover *v = &m->mover[k];
     u8 *where = at(m, v->job.pointer);
     u64 data = 0;
@@ -121,14 +120,11 @@ static void serve_mover(Machine *m, int k) {
     mover_granted(m, k, data);
 }
 
-/* Which of core and FP subsystem have an access, as a mask. */
-static u32 access_requests(const Machine *m) {
-    return (u32)(m->core_access.count > 0) | (u32)(m->fp_access.count > 0) << 1;
-}
-
 /* The access that core and FP subsystem present to the memory port; one of them has one. */
-static Access *chosen_access(Machine *m, u32 now, u32 *requests, int *who) {
-    *requests = m->state->late ? now : arbiter_requests(&m->lsu_arbiter, now);
+static Access *chosen_access(Machine *m, u32 *requests, int *who) {
+    u32 now = (u32)(m->core_access.count > 0) | (u32)(m->fp_access.count > 0) << 1;
+    /* However busy the memory is, an FP load finds what the core stored before. */
+    *requests = m->state->late && now & 1 ? 1 : arbiter_requests(&m->lsu_arbiter, now);
     *who = arbiter_pick(*requests, m->lsu_arbiter.pointer, 1);
     return *who ? &QUEUE_HEAD(m->fp_access) : &QUEUE_HEAD(m->core_access);
 }
@@ -155,11 +151,11 @@ static void serve_streams_alone(Machine *m, u32 movers) {
     serve_movers(m, movers, granted);
 }
 
-static void serve_all(Machine *m, u32 movers, u32 accesses) {
+static void serve_all(Machine *m, u32 movers) {
     u32 requests = 0, bank[PORTS];
     int who = 0;
     free_banks(bank);
-    Access *access = chosen_access(m, accesses, &requests, &who);
+    Access *access = chosen_access(m, &requests, &who);
     bool presented = m->outstanding_was < OUTSTANDING;
     u32 port_requests = arbiter_requests(&m->port_arbiter, (movers & 1) | (u32)presented << 1);
     bool for_access = port_requests && arbiter_pick(port_requests, m->port_arbiter.pointer, 1);
@@ -174,7 +170,6 @@ static void serve_all(Machine *m, u32 movers, u32 accesses) {
     serve_movers(m, movers, granted & ~(u32)for_access);
     if (accessed) {
         do_access(m, access);
-        m->patience[who ? LATE_FP : LATE_CORE] = 0;
         if (who)
             QUEUE_POP(m->fp_access);
         else
@@ -184,48 +179,22 @@ static void serve_all(Machine *m, u32 movers, u32 accesses) {
     }
 }
 
-/* -- Others that keep the memory busy ---------------------------------------------------------------- */
-
-/* Cycles that an access is held back at most: all there are, or of a few, few or many at random. */
-static u8 drawn_patience(Machine *m) {
-    if (!m->state->chance) return MOST_LATE;
-    m->chance = m->chance * 1664525u + 1013904223u;
-    u32 number = m->chance >> 8, most[] = {1, 1, 8, MOST_LATE};
-    return (u8)(1 + (number >> 2) % most[number & 3]);
-}
-
-/* True if the next access of `who` has to wait. It does until nothing else has moved for a while, so that
- * all that does not wait for it has overtaken it, or its time is over: whoever asks a mover again and
- * again if it is done never stands still. */
-static bool held_back(Machine *m, u32 who) {
-    if (!(m->state->late >> who & 1)) return false;
-    if (!m->patience[who]) m->patience[who] = drawn_patience(m), m->waited[who] = 0;
-    if (m->cycle - m->progress > QUIET_SOON) m->waited[who] = m->patience[who];
-    if (m->waited[who] >= m->patience[who]) return false;
-    m->waited[who]++;
-    return true;
-}
-
-static u32 movers_in_time(Machine *m, u32 movers) {
-    u32 found = 0;
-    for (u32 left = movers; left; left &= left - 1)
-        if (!held_back(m, LATE_MOVER0 + (u32)__builtin_ctz(left))) found |= left & -left;
-    return found;
-}
-
-/* However busy the memory is, the FP side finds what the core stored before. */
-static u32 access_in_time(Machine *m, u32 accesses) {
-    if (accesses & 1) return !held_back(m, LATE_CORE);
-    return accesses && !held_back(m, LATE_FP) ? accesses : 0;
+/* Others keep the memory busy, and leave what is late but a few cycles of each period. */
+static bool late(const Machine *m, u32 what) {
+    enum { PERIOD = 128, LEFT = 8 };
+    return m->state->late & what && m->cycle % PERIOD >= LEFT;
 }
 
 void memory_step(Machine *m) {
-    u32 movers = m->movers_busy ? mover_requests(m) : 0, accesses = access_requests(m);
-    if (m->state->late) movers = movers_in_time(m, movers), accesses = access_in_time(m, accesses);
+    u32 movers = m->movers_busy ? mover_requests(m) : 0;
+    bool accesses = m->core_access.count || m->fp_access.count;
     if (!movers && !accesses) return;
     m->progress = m->cycle;
+    if (late(m, LATE_MOVERS)) movers = 0;
+    if (late(m, LATE_ACCESSES)) accesses = false;
+    if (!movers && !accesses) return;
     if (accesses)
-        serve_all(m, movers, accesses);
+        serve_all(m, movers);
     else
         serve_streams_alone(m, movers);
 }
