@@ -20,6 +20,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import CacheLevel, Capabilities, KernelSource, MachineFigures, Target
 from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.measure.toolchain import Toolchain
 from perfdojo_sdk.plugins import load_plugins
 
 PLUGIN = Path(__file__).parent.parent / "perfdojo_x86_avx512"
@@ -55,7 +56,13 @@ def compile_sources(
     for k, file in enumerate(files):
         included = [f'#include "{s.symbol}.c"\n' for s in sources[k::units]]
         (folder / file).write_text("".join(included))
-    command = [compiler, *capabilities(target).compiler_flags, "-Wall", "-Wextra", "-Werror"]
+    command = [
+        compiler,
+        *Toolchain((compiler,), compiler).spelled(capabilities(target).compiler_flags),
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+    ]
     command += ["-Wno-unused-but-set-variable"]  # a program may write what it never reads
     command += ["-fPIC", "-shared", "-pthread", "-o", "kernels.so", *files]
     subprocess.run(command, cwd=folder, check=True, timeout=120)
