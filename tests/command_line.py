@@ -1,4 +1,4 @@
-"""What a call of the command line leaves behind; shared by the tests that make one."""
+"""The outcome of a call of the command line; shared by the tests that make one."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def server_place(postgres_server: postgres.Server) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where records may be kept, new each time: a file, or a database on a server."""
+    """A new place for records: a file, or a database on a server."""
     if request.param == "sqlite":
         return str(tmp_path / "records.sqlite")
     return str(request.getfixturevalue("server_place"))

@@ -16,7 +16,7 @@ TOY = ROOT / "tests" / "toy_target" / "perfdojo_toy"
 
 @dataclass(frozen=True)
 class Fault:
-    """What is replaced in which file, and the check that must find it."""
+    """A replacement in a file, and the check that must find it."""
 
     name: str
     check: str
@@ -26,7 +26,7 @@ class Fault:
     old: str = ""
     new: str = ""
     declared: bool = True
-    """Whether the package declares its target."""
+    """True if the package declares its target."""
 
 
 def plant(folder: Path, fault: Fault | None = None, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What tests of agents and of trainings share: a target on paper, small agents, somebody who watches."""
+"""Shared by tests of agents and of trainings: a target on paper, small agents, somebody who watches."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class Entry:
 
 
 class Metadata:
-    """What :func:`importlib.metadata.entry_points` gives, as far as discovery looks at it."""
+    """A result of :func:`importlib.metadata.entry_points`, as far as discovery looks at it."""
 
     def __init__(self, entries: Sequence[Entry] = ()) -> None:
         self.entries = entries

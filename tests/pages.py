@@ -87,7 +87,7 @@ class Reader:
         return command + output
 
     def run(self, words: list[str]) -> str:
-        """What a command prints; what it says beside that, too, when it fails."""
+        """The output of a command; its messages, too, when it fails."""
         if words[0] == "perfdojo-sdk":
             return self._dojo(words[1:])
         if words[:2] == ["pip", "install"]:
@@ -106,7 +106,7 @@ class Reader:
         return out.getvalue() + (err.getvalue() if leaving.value.code else "")
 
     def _install(self, project: str) -> str:
-        """What an editable installation does: metadata, and a place on the module path."""
+        """An editable installation: metadata, and a place on the module path."""
         site = self.folder / "site-packages"
         site.mkdir(exist_ok=True)
         announce(site, self._inside(project))
@@ -127,7 +127,7 @@ class Reader:
 
 
 def agrees(output: str, shown: str) -> bool:
-    """Whether a page shows this output, where it may have dots for what differs from machine to machine."""
+    """True if a page shows this output, where it may have dots for what differs from machine to machine."""
     lines = shown.splitlines(keepends=True)
     parts = ["(?:.*\n)*?" if line == "...\n" else re.escape(line).replace(r"\.\.\.", ".*") for line in lines]
     return re.fullmatch("".join(parts), output) is not None

@@ -18,13 +18,13 @@ USER = "dojo"
 
 
 def program(name: str) -> str | None:
-    """Where the server's program is; Debian keeps them out of the path."""
+    """Path of the server's program; Debian keeps them out of the path."""
     places = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"), key=lambda p: int(p.parts[-3]))
     return str(places[-1]) if places else shutil.which(name)
 
 
 def why_not() -> str:
-    """Why there can be no server; empty when there can."""
+    """The reason why there can be no server; empty when there can."""
     if not (program("initdb") and program("postgres")):
         return "PostgreSQL is not installed (Debian: postgresql)"
     try:
@@ -35,7 +35,7 @@ def why_not() -> str:
 
 
 def _unprivileged() -> str | None:
-    """Who runs the server, which refuses to run as root; None: who we are."""
+    """The user that runs the server, which refuses to run as root; None: who we are."""
     if os.geteuid() != 0:
         return None
     names = {user.pw_name for user in pwd.getpwall()}
@@ -67,7 +67,7 @@ class Server:
         subprocess.run([*command, "--no-sync"], user=self.user, cwd=folder, check=True, capture_output=True)
 
     def url(self, schema: str = "public") -> str:
-        """Of one schema: as good as a database of its own, and made at once."""
+        """URL of one schema: as good as a database of its own, and made at once."""
         return f"postgresql://{USER}@/postgres?host={self.folder}&options=-csearch_path%3D{schema}"
 
     def start(self) -> None:

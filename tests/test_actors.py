@@ -194,7 +194,7 @@ def memory(*edges: tuple[str, str, float]) -> Replay:
 
 
 def content(replay: Replay) -> tuple[Any, ...]:
-    """What it holds; the order of its transitions says nothing."""
+    """The content of a replay; the order of its transitions says nothing."""
     skeleton = replay.skeleton()
     skeleton["transitions"].sort()
     bounds = {name: state.bound for name, state in zip(replay.names, replay.states)}
@@ -328,7 +328,7 @@ class Lost(Exception):
 
 
 class Streams:
-    """What :class:`ClusterActors` uses of Ray; each actor is an iterator of events, or dies at its end."""
+    """The part of Ray that :class:`ClusterActors` uses; an actor is an iterator of events, or dies."""
 
     exceptions = SimpleNamespace(RayError=Lost, RayTaskError=KeyError, RuntimeEnvSetupError=KeyError)
 

@@ -30,7 +30,7 @@ GAME = naive(ROOT, RULES)
 
 
 def looks(wanted: dict[str, float], stop: float = -1.0, other: float = -9.0) -> Look:
-    """What a network might say that likes some programs by name, and the last of them as an end."""
+    """The values of a network that likes some programs by name, and the last of them as an end."""
 
     def look(game: Trace) -> tuple[Listed, np.ndarray]:
         steps = tuple(RULES.steps(game.program))

@@ -252,7 +252,7 @@ def test_a_child_goes_on_with_its_parents_object(place: str) -> None:
 
 
 def _holds(path: Path) -> bool:
-    """Whether this process has the file or one of its companions open."""
+    """True if this process has the file or one of its companions open."""
     names = (os.path.realpath(f"/proc/self/fd/{fd}") for fd in os.listdir("/proc/self/fd"))
     return any(str(path) in name for name in names)
 

@@ -178,7 +178,7 @@ class Running:
     folder: Path
     device: Offer
     few: dict[str, Any]
-    """How a node with a device is started."""
+    """Arguments that start a node with a device."""
     workers: dict[int, Any] = field(default_factory=dict)
     """The nodes with a device, by the process whose children their workers are."""
 
@@ -193,7 +193,7 @@ class Running:
 
     @property
     def work(self) -> Path:
-        """Where drivers are started and leave their files."""
+        """The folder in which drivers are started and leave their files."""
         return self.folder / "work"
 
     def diary(self) -> list[dict[str, Any]]:

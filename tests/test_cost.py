@@ -1,4 +1,4 @@
-"""What tuning costs: means of what is recorded, and what a library would cost by that."""
+"""Costs of tuning: means of what is recorded, and what a library would cost by that."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ Cli = Callable[..., Outcome]
 
 @pytest.fixture
 def entries(monkeypatch: pytest.MonkeyPatch) -> list[Entry]:
-    """What is installed; a test puts entry points here."""
+    """The installed packages; a test puts entry points here."""
     found: list[Entry] = []
     monkeypatch.setattr(discovery, "entry_points", lambda: Metadata(found))
     monkeypatch.delenv("PERFDOJO_PLUGINS", raising=False)

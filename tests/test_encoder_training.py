@@ -1,4 +1,4 @@
-"""What the encoder learns from, that it does learn, and that the probe tells good vectors from bad ones."""
+"""Training of the encoder: it learns, and the probe tells good vectors from bad ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plugin's code does wrong becomes one line that names the plugin, and ends nothing else."""
+"""A fault of a plugin's code becomes one line that names the plugin, and ends nothing else."""
 
 from __future__ import annotations
 

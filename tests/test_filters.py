@@ -92,7 +92,7 @@ def test_random_filters_are_filters() -> None:
 
 
 def problem(step: Step, after: Program | None = None, **changes: object) -> str:
-    """What the dependence leg says to another program, or to another relation."""
+    """The answer of the dependence leg to another program, or to another relation."""
     relation = {**RULES.relation(step), **changes}
     laws = step.legal.laws
     return verify_dependence(

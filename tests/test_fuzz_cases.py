@@ -1,4 +1,4 @@
-"""What fuzzing found and what finds it: kept failures stay mended, and failures shrink."""
+"""Findings of fuzzing, and what finds them: kept failures stay mended, and failures shrink."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_shrinking_keeps_the_language() -> None:
 
 
 def long_run(state: Path, moves: int) -> dict[str, Any]:
-    """What the benchmark says after so many moves in all."""
+    """The benchmark's figures after so many moves in all."""
     command = [sys.executable, str(ROOT / "benchmarks" / "fuzz.py"), "--state", str(state), "--json"]
     command += ["--moves", str(moves), "--length", "5", "--processes", "1", "--targets", "core"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)

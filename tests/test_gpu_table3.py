@@ -38,7 +38,7 @@ ADD = Operator("add", "add", ((5, 7), (5, 7)), (5, 7), 35)
 
 
 class Bundle(NamedTuple):
-    """What a compiler made."""
+    """The product of a compiler."""
 
     name: str
 

@@ -54,7 +54,7 @@ def sleeps(*_: object) -> Any:
 
 
 def rules(**parts: Callable[..., Any]) -> Rules:
-    """Of a target whose plugin brings ``odd/turn``, with these parts in place of what does nothing."""
+    """Rules of a target whose plugin brings ``odd/turn``, with these parts in place of what does nothing."""
 
     class Turn(Transformation):
         """Turn a scope."""

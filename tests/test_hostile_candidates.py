@@ -61,7 +61,7 @@ for (int i = 0; i < N; i++) y[i] = kept[i];
 
 @dataclass(frozen=True)
 class Villain:
-    """What a candidate does, and the reason that its record must have."""
+    """A candidate's behaviour, and the reason that its record must have."""
 
     count: int
     reason: FailureReason

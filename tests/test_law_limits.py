@@ -1,4 +1,4 @@
-"""What each declared law gives up: every row of the table in ``docs/semantics.md`` is held to its words.
+"""Limits of each declared law: every row of the table in ``docs/semantics.md`` is held to its words.
 
 Programs run before and after the move, rounded as f32 is; what they should give is the initial program in
 double precision. Errors must stay within the row's bound, infinities and NaN within its conditions, and
@@ -28,7 +28,7 @@ from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 
 U = 2.0**-24
-"""Of f32: what one rounding is off by, in parts of the value."""
+"""Unit roundoff of f32: the relative error of one rounding."""
 TINY = 2.0**-126
 LEAST = 2.0**-149
 
@@ -48,7 +48,7 @@ def played(tree: str, text: str, outputs: str = "") -> Step:
 
 
 def spread(rng: Random, low: int, high: int) -> float:
-    """Of either sign, its exponent anywhere between the two."""
+    """A number of either sign, its exponent anywhere between the two."""
     return rounded(rng.choice((-1, 1)) * rng.uniform(1, 2) * 2.0 ** rng.uniform(low, high), "f32")
 
 

@@ -219,7 +219,7 @@ def test_an_interrupted_build_goes_on_where_it_stopped(paper: Paper, tmp_path: P
 
 
 class Rounds(Observer):
-    """What a search says after each round; Ctrl-C after the last of so many."""
+    """The status of a search after each round; Ctrl-C after the last of so many."""
 
     def __init__(self, most: int = 0) -> None:
         self.most = most

@@ -1,4 +1,4 @@
-"""What a library's kernels went through: a candidate's verification, and all three legs for real."""
+"""Verification of a library's kernels: a candidate's verification, and all three legs for real."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Shapes:
     runner: Runner
     seen: list[tuple[int, ...]]
     spoilt: bool = False
-    """Whether the first element of each result is wrong."""
+    """True if the first element of each result is wrong."""
 
     def device(self) -> str:
         return self.runner.device()

@@ -1,4 +1,4 @@
-"""What the Makefile installs is pinned, and the hash of each file is known."""
+"""The Makefile's installations are pinned, and the hash of each file is known."""
 
 from __future__ import annotations
 

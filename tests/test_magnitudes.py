@@ -1,4 +1,4 @@
-"""What is proved to keep away from zero does; what may come near is not said to."""
+"""Values that are proved to keep away from zero do; no others are said to."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Plant:
     old: str
     new: str
     transformations: tuple[str, ...]
-    """Those in whose checks the function has a say."""
+    """The transformations in whose checks the function has a say."""
     tree: str
     move: str
 

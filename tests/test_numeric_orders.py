@@ -1,4 +1,4 @@
-"""What leg 2 allows of reductions in an order of their own, against all orders of small ones.
+"""Results of reductions in any order that leg 2 allows, against all orders of small ones.
 
 Whatever comes out in some order is allowed; an infinity or a NaN that comes out in none is refused, as is a
 finite number where none comes out.
@@ -61,7 +61,7 @@ def in_all_orders(sign: str, terms: Sequence[Array]) -> Array:
 
 
 def judged(root: Program, any_order: bool, x: Array) -> Expected:
-    """What leg 2 expects of each row; in any order of all its reductions, or only where lanes meet."""
+    """The expectation of leg 2 for each row; in any order of all its reductions, or only where lanes meet."""
     found = {}
     for kind in (OUTCOMES, WIDE):
         given, split, rows = {"x": x[None]}, None, 0

@@ -1,4 +1,4 @@
-"""What leg 2 accepts where something overflows: what the very inputs allow, and nothing else."""
+"""Overflows in leg 2: it accepts what the very inputs allow, and nothing else."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_wrong_sums_with_an_epilogue_fail(name: str, fault: Mapping[str, str]) -
 
 
 def outcomes(text: str, any_order: bool = False, **inputs: list[float]) -> dict[str, np.ndarray]:  # type: ignore[type-arg]
-    """What may come out for these very inputs."""
+    """The outcomes that are possible for these very inputs."""
     root = program(text)
     given = {n: np.array(a, np.float32).reshape(1, *root.buffer_of[n].shape) for n, a in inputs.items()}
     options: dict[str, object] = {}

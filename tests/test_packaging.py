@@ -1,4 +1,4 @@
-"""What is installed is what the tree holds: entry points, data files, pinned versions, the two commands."""
+"""The installed package: entry points, data files, pinned versions, the two commands."""
 
 from __future__ import annotations
 

@@ -218,7 +218,7 @@ def test_sampling_visits_children_of_fast_programs() -> None:
 
 def test_annealing_goes_uphill_while_it_is_hot() -> None:
     def followed(seconds: float, done: int) -> float:
-        """How often a game of so many seconds is followed, from one of a second."""
+        """The number of times that a game of so many seconds is followed, from one of a second."""
         count = 0
         for seed in range(100):
             player = Annealing(SearchTask(ROOT, RULES, TARGET, seed, evaluations=100), None, edges)

@@ -1,4 +1,4 @@
-"""Which of several attempts wins, and how often the winner is timed."""
+"""Ranking: which of several attempts wins, and how often the winner is timed."""
 
 from __future__ import annotations
 

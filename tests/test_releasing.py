@@ -1,4 +1,4 @@
-"""What a release is made of, and the habits that a hook checks."""
+"""The parts of a release, and the habits that a hook checks."""
 
 from __future__ import annotations
 

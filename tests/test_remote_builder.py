@@ -22,7 +22,7 @@ HERE = ("desk", "scissors 1.0")
 
 
 class LostError(Exception):
-    """What Ray raises for a node that died."""
+    """The error that Ray raises for a node that died."""
 
 
 ERRORS = SimpleNamespace(

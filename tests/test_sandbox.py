@@ -1,4 +1,4 @@
-"""What a kernel leaves behind, starts and claims: nothing of it hangs, outlives or fools the parent."""
+"""A kernel's leftovers, children and claims: nothing of it hangs, outlives or fools the parent."""
 
 from __future__ import annotations
 
@@ -319,7 +319,7 @@ while (access("PLACE", F_OK)) usleep(1000);
 
 
 def gone(pid: int) -> bool:
-    """Whether a process has ended, within a second: somebody else may have to reap it."""
+    """True if a process has ended, within a second: somebody else may have to reap it."""
     for _ in range(100):
         if process_tree._status(pid)[0] in "ZX":
             return True

@@ -125,7 +125,7 @@ class Fresh:
         return links
 
     def run(self, *words: object) -> str:
-        """What a command of this environment prints; the test fails when the command does."""
+        """The output of a command of this environment; the test fails when the command does."""
         hidden = ("PYTHONPATH", "PYTEST_ADDOPTS", "PERFDOJO_PLUGINS")
         environment = {k: v for k, v in os.environ.items() if k not in hidden}
         environment |= {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}"}

@@ -1,4 +1,4 @@
-"""What a person, a folder or a file can do to a command: it refuses in words and leaves nothing behind."""
+"""Attacks on a command by a person, a folder or a file: it refuses in words and leaves nothing behind."""
 
 from __future__ import annotations
 

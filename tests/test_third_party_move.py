@@ -51,7 +51,7 @@ y f32 [8] heap
 
 @pytest.fixture
 def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plugins:
-    """What is loaded for a command about the target, with both packages installed."""
+    """The plugins that are loaded for a command about the target, with both packages installed."""
     for package in (OWNER, ACME):
         announce(tmp_path, package)
         monkeypatch.syspath_prepend(str(package))

@@ -241,7 +241,7 @@ PLANTS: Mapping[str, tuple[str, str, str]] = {
 
 
 def refused(text: str, planted: Mapping[str, str]) -> str:
-    """What leg 2 says about the plain C of a program in which text is replaced."""
+    """The problem that leg 2 finds in the plain C of a program in which text is replaced."""
     root = parse(text)
     source = CEmitter(root, "k", CORE_DIALECT).source()
     code = source.code

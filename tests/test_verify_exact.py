@@ -283,7 +283,7 @@ class Planted(NamedTuple):
     original: Program
     parallel: Program
     path: Path
-    """Of the scope that was made parallel."""
+    """Path of the scope that was made parallel."""
 
 
 def planted() -> Iterator[tuple[str, Planted]]:

@@ -1,4 +1,4 @@
-"""What errors say in words: numbers of things, paths that are no programs, parameters that do not fit."""
+"""Words of errors: numbers of things, paths that are no programs, parameters that do not fit."""
 
 from __future__ import annotations
 

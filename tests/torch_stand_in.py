@@ -117,7 +117,7 @@ class Cuda:
         self.capturing: OneGraph | None = None
         self.events: list[OneEvent] = []
         self.cached: set[int] = set()
-        """Of tensors that were in use since the caches were overwritten."""
+        """Ids of tensors that were in use since the caches were overwritten."""
         self.allocated: list[Tensor] = []
 
     # -- what PyTorch has ----------------------------------------------------------------------------
