@@ -105,6 +105,12 @@ REASONS: Sequence[Reason] = (
         "each float above 89 was tried: exp of it is infinite, of either sign; a quotient by that is zero",
     ),
     Reason(
+        r"exp-not-clamped-above",
+        r"softmax",
+        r"min_number",
+        "arguments are distances from a maximum of the row, so far or of all of it: at most zero, or NaN",
+    ),
+    Reason(
         r"tail-loads-whole-vector|tail-load-one-more",
         r".*",
         r"",

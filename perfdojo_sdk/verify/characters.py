@@ -472,7 +472,7 @@ _LARGE_POWER = 2.0**20
 
 def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
     """Numbers over the whole range of the dtype, of either sign, that arithmetic seldom gives: powers of two,
-    their neighbours on both sides, the ends of the dtype and of what is normal; a few are ordinary."""
+    their neighbours on both sides, the ends of the dtype and of what is normal, zeros; a few are ordinary."""
     native = np.dtype("f2") if dtype == "f16" else values.dtype
     reach, count = RANGES[dtype], values.size
     # References compute in f64: near its own end they have no room for an error bound.
@@ -488,7 +488,8 @@ def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
     least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
     largest = limits.max if top == reach.largest else native.type(np.ldexp(1.0, top))
     ends = rng.choice(np.array([largest, normal, normal - least, least], native), count)
-    chosen = np.select([kind < 2, kind < 4, kind == 4, kind == 5], [size, below, above, ends], ordinary)
+    several = [kind < 2, kind < 4, kind == 4, kind == 5, kind == 6]
+    chosen = np.select(several, [size, below, above, ends, np.zeros_like(size)], ordinary)
     values[...] = np.copysign(chosen, rng.choice([-1.0, 1.0], count)).reshape(values.shape)
 
 
@@ -513,12 +514,12 @@ def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
 
 def select_one(values: Array, groups: Groups, rng: Generator) -> None:
     """Numbers that let those of another array pass: half of the groups have one 1 and zeros, so that a sum of
-    products is one of the other's numbers; a quarter zeros alone, an eighth ones, an eighth a large power
-    of two."""
+    products is one of the other's numbers; a quarter zeros alone, of either sign, an eighth ones, an eighth a
+    large power of two."""
     if groups.apart:
         groups = Groups(groups.shape, tuple(range(values.ndim)))
     turn = rng.permutation(groups.count) % 8
-    values[...] = groups.each(np.select([turn == 6, turn == 7], [1.0, _LARGE_POWER], 0.0))
+    values[...] = groups.each(np.select([turn == 5, turn == 6, turn == 7], [-0.0, 1.0, _LARGE_POWER], 0.0))
     chosen = np.flatnonzero(turn < 4)
     groups.first(values)[groups.places(chosen, rng.integers(0, groups.size, len(chosen)))] = 1
 

@@ -134,17 +134,24 @@ static inline NUM N(num_anchor)(NUM a, W terms)
 #endif
 }
 
+/* What rounding may add to a product or quotient v with error e that is denormal; nothing to an exact zero of
+   known sign, which W does not make of anything else. */
+static inline W N(underflow)(W v, W e, int signs_known)
+{
+    return (v != 0) | (e != 0) | !signs_known ? ETA : 0;
+}
+
 static inline NUM N(num_mul)(NUM a, NUM b)
 {
-    W v = a.v * b.v;
-    W e = N(rounding)(v, WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e, 1, ETA);
+    W v = a.v * b.v, passed = WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e;
+    W e = N(rounding)(v, passed, 1, N(underflow)(v, passed, N(sign_known)(a) & N(sign_known)(b)));
     return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
 {
-    W v = a.v * b.v, e = N(rounding)(v, 0, 1, ETA);
+    W v = a.v * b.v, e = N(rounding)(v, 0, 1, N(underflow)(v, 0, 1));
     return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
@@ -171,8 +178,8 @@ static inline int N(quotient_certain)(NUM a, NUM b)
 /* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
-    W v = a.v / b.v;
-    W e = N(rounding)(v, (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e), ROUNDINGS_OF_DIV, ETA);
+    W v = a.v / b.v, passed = (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e);
+    W e = N(rounding)(v, passed, ROUNDINGS_OF_DIV, N(underflow)(v, passed, N(sign_known)(a) & N(sign_known)(b)));
     if (RECIPROCALS) e += (WIDE_(fabs)(a.v) + a.e) * ETA;
     int nonzero = WIDE_(fabs)(b.v) > b.e;
 #if OUTCOMES

@@ -13,7 +13,8 @@ static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, D
 static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {
     double v = (double)a.v, e = (double)a.e;
-    e += U * (fabs(v) + e) + ETA + 0x1p-52 * fabs(v);
+    /* Nothing becomes denormal of an exact zero. */
+    e += U * (fabs(v) + e) + ((a.v != 0) | (a.e != 0) ? ETA : 0) + 0x1p-52 * fabs(v);
     int certain = !PASTE(finite_, WIDER)(a.v) && a.e <= DBL_MAX;
     PASTE(num, DTYPE) x = {.v = v, .e = certain ? 0 : e};
     if (!certain && !(fabs(v) + e <= F_MAX)) x = PASTE(overflowing, DTYPE)(x);
