@@ -332,9 +332,8 @@ def _refuse_super_journal(path: Path) -> None:
     Only a transaction over several databases leaves one, and we make none.
     """
     journal = Path(f"{path}-journal")
-    if not journal.exists():
-        return
-    with open_regular(journal) as file:
+    # A journal of another process's transaction may be gone at any moment: then there is nothing to play back.
+    with suppress(FileNotFoundError), open_regular(journal) as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - len(_JOURNAL_END)))
         if file.read() == _JOURNAL_END:

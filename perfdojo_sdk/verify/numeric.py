@@ -79,6 +79,8 @@ _SOME_ROWS = 50
 _VALUE_INSTANCES = 2 * 10**8
 #: Inputs, and of a small program what the references say, that are in memory at a time.
 _MOST_BYTES = 1 << 30
+#: Statement instances, and bytes of inputs, up to which plain calls share a child process.
+_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
 #: What they say about one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
@@ -208,7 +210,7 @@ def verify_numeric(
             ]
             if executions and group[0] is planned[0]:
                 requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed))
-            done = _runs(runner, artifact, requests, pool, forks)
+            done = _runs(runner, artifact, requests, pool, forks, references.instances)
             whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
             expected = references.expect(stacks, places, pool, whole)
             for plan, given, outcome in zip(group, inputs, expected, strict=True):
@@ -263,8 +265,10 @@ def _runs(
     requests: Sequence[tuple[int, RunRequest]],
     pool: Executor,
     forks: bool,
+    instances: int,
 ) -> Iterator[Measurement | Failure]:
-    """Run each request, which is for the given number of sets of inputs."""
+    """Run each request, which is for the given number of sets of inputs, of a program with so many statement
+    instances."""
     several = ability(runner, RunsSets)
     together = ability(runner, RunsTogether) if forks else None
     if together:
@@ -275,14 +279,66 @@ def _runs(
             else:
                 yield several.run_sets(artifact, request, sets)
         return
-    futures = [
-        pool.submit(runner.run, artifact, request)
-        if sets == 1 or several is None
-        else pool.submit(several.run_sets, artifact, request, sets)
-        for sets, request in requests
-    ]
-    for future in futures:
-        yield future.result()
+    batches = _batches(requests, instances) if several else [[k] for k in range(len(requests))]
+    futures: dict[int, tuple[Future[Any], int]] = {}
+    for batch in batches:
+        sets, request = requests[batch[0]]
+        if several and len(batch) > 1:
+            made = pool.submit(_in_one_child, runner, several, artifact, [requests[k][1] for k in batch])
+        elif several and sets > 1:
+            made = pool.submit(lambda *of: [several.run_sets(*of)], artifact, request, sets)
+        else:
+            made = pool.submit(lambda *of: [runner.run(*of)], artifact, request)
+        futures |= {k: (made, place) for place, k in enumerate(batch)}
+    for k in range(len(requests)):
+        future, place = futures[k]
+        yield future.result()[place]
+
+
+def _batches(requests: Sequence[tuple[int, RunRequest]], instances: int) -> list[list[int]]:
+    """Numbers of the requests that one child can answer: plain ones with equal numbers of threads, as many as
+    do not take long."""
+    most = _TOGETHER_INSTANCES // max(2 * instances, 1)
+    found: list[list[int]] = []
+    open_: dict[int, list[int]] = {}
+    for k, (sets, request) in enumerate(requests):
+        assert request.inputs is not None
+        size = 2 * sum(array.nbytes for array in request.inputs.values())
+        plain = sets == 1 and not request.executions
+        batch = open_.get(request.threads) if plain else None
+        if batch is None or len(batch) >= min(most, _TOGETHER_BYTES // max(size, 1)):
+            batch = []
+            found.append(batch)
+            if plain:
+                open_[request.threads] = batch
+        batch.append(k)
+    return found
+
+
+def _in_one_child(
+    runner: Runner, several: RunsSets, artifact: Artifact, requests: Sequence[RunRequest]
+) -> list[Measurement | Failure]:
+    """Answer plain requests as ``run`` does, in one child process.
+
+    Each set of inputs is given twice: two calls, which find other bits in outputs, workspace and around them,
+    must give the same. What fails or differs is run alone, to tell what is wrong.
+    """
+    given = [request.inputs or {} for request in requests]
+    inputs = {name: np.repeat(np.stack([one[name] for one in given]), 2, axis=0) for name in given[0]}
+    found = several.run_sets(artifact, replace(requests[0], inputs=inputs), 2 * len(requests))
+    if isinstance(found, Failure) or found.outputs is None:
+        return [runner.run(artifact, request) for request in requests]
+    results: list[Measurement | Failure] = []
+    for k in range(len(requests)):
+        first, second = ({n: a[2 * k + call] for n, a in found.outputs.items()} for call in range(2))
+        changing = [name for name in first if first[name].tobytes() != second[name].tobytes()]
+        result: Measurement | Failure = replace(found, outputs=first)
+        if changing:
+            alone = runner.run(artifact, requests[k])
+            seen = Failure("wrong_result", f"the results in {changing[0]} change from call to call")
+            result = alone if isinstance(alone, Failure) else seen
+        results.append(result)
+    return results
 
 
 class _AtOnce(Executor):
