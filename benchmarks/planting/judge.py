@@ -29,7 +29,7 @@ from planting.reasons import reason
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.hookspecs.abilities import RunsTogether, ability
+from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
 from perfdojo_sdk.library.verification import numeric
 from perfdojo_sdk.measure.kernel_calls import CARRIER
@@ -187,15 +187,17 @@ class Judge:
     # -- the differential run ------------------------------------------------------------------------
 
     def _beside(self, ground: Ground, sound: Artifact, made: Artifact) -> tuple[str, str]:
-        together = ability(self.runner, RunsTogether)
         size = sum(4 * prod(array.shape) for array in (*sound.inputs, *sound.outputs))
-        count = min(SETS_TOGETHER if together else SETS_ONE_BY_ONE, max(len(NATURES), MOST_BYTES // size))
+        count = min(
+            SETS_TOGETHER if ability(self.runner, RunsSets) else SETS_ONE_BY_ONE,
+            max(len(NATURES), MOST_BYTES // size),
+        )
         inputs = list(drawn(ground, self.seed, count))
         requests = [
             RunRequest(inputs=given, threads=THREADS[k % len(THREADS)], timeout_s=TIMEOUT_S)
             for k, given in enumerate(inputs)
         ]
-        ours, theirs = self._run(sound, requests, together), self._run(made, requests, together)
+        ours, theirs = self._run(sound, requests), self._run(made, requests)
         different, elements = [], 0
         for k, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             if isinstance(one, Failure):
@@ -216,12 +218,33 @@ class Judge:
             )
         return HARMLESS, f"{what}: {len(different)} differ, all within the error bound that is promised"
 
-    def _run(
-        self, artifact: Artifact, requests: Sequence[RunRequest], together: RunsTogether | None
+    def _run(self, artifact: Artifact, requests: Sequence[RunRequest]) -> Sequence[Measurement | Failure]:
+        several = ability(self.runner, RunsSets)
+        if several is None:
+            return [self.runner.run(artifact, request) for request in requests]
+        found: dict[int, Measurement | Failure] = {}
+        for count in THREADS:
+            mine = [k for k, request in enumerate(requests) if request.threads == count]
+            results = self._run_sets(several, artifact, [requests[k] for k in mine])
+            found |= zip(mine, results, strict=True)
+        return [found[k] for k in range(len(requests))]
+
+    def _run_sets(
+        self, several: RunsSets, artifact: Artifact, requests: Sequence[RunRequest]
     ) -> Sequence[Measurement | Failure]:
-        if together:
-            return together.run_together(artifact, requests)
-        return [self.runner.run(artifact, request) for request in requests]
+        """One child for all; where something fails in it, one for each."""
+        if not requests:
+            return []
+        given = [request.inputs or {} for request in requests]
+        inputs = {name: np.stack([one[name] for one in given]) for name in given[0]}
+        run = several.run_sets(artifact, replace(requests[0], inputs=inputs), len(requests))
+        if isinstance(run, Failure) or run.outputs is None:
+            return [self.runner.run(artifact, request) for request in requests]
+        outputs = run.outputs
+        return [
+            replace(run, outputs={name: array[k] for name, array in outputs.items()})
+            for k in range(len(requests))
+        ]
 
     def _beyond_bound(
         self, ground: Ground, inputs: Sequence[Inputs], runs: Sequence[Measurement | Failure]

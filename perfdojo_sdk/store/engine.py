@@ -15,6 +15,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -332,7 +333,7 @@ def _refuse_super_journal(path: Path) -> None:
     Only a transaction over several databases leaves one, and we make none.
     """
     journal = Path(f"{path}-journal")
-    # A journal of another process's transaction may be gone at any moment: then there is nothing to play back.
+    # One of another process's transaction may go at any moment: then there is nothing to play back.
     with suppress(FileNotFoundError), open_regular(journal) as file:
         file.seek(0, os.SEEK_END)
         file.seek(max(0, file.tell() - len(_JOURNAL_END)))

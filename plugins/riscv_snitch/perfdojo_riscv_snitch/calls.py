@@ -14,6 +14,7 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
+from tempfile import TemporaryFile
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -302,23 +303,32 @@ def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Si
     prepared = [
         prepare(call.program, s.memory, s.registers, MAX_CYCLES, used=s.used, late=s.late) for s in starts
     ]
+    asked = job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _OWN_BYTES)
+    # Through files: a pipe takes a few KiB at a time of the megabytes that the sets' memories are.
+    with TemporaryFile() as given, TemporaryFile() as answered:
+        given.write(asked)
+        given.seek(0)
+        try:
+            child = subprocess.run(
+                [child_path()],
+                stdin=given,
+                stdout=answered,
+                stderr=subprocess.PIPE,
+                timeout=request.timeout_s,
+                start_new_session=True,
+            )
+        except subprocess.TimeoutExpired:
+            return Failure("timeout", f"no result after {request.timeout_s:g} s")
+        if child.returncode:
+            said = child.stderr.decode("utf-8", "replace").strip()[-2000:]
+            return Failure("runtime", f"the simulator ended with status {child.returncode}: {said}")
+        whole = answer_bytes(prepared)
+        if (size := answered.seek(0, 2)) != whole:
+            return Failure("runtime", f"the simulator's answer has {size} bytes instead of {whole}")
+        answered.seek(0)
+        answer = answered.read(whole)
     try:
-        child = subprocess.run(
-            [child_path()],
-            input=job(prepared, ceil(request.timeout_s) + 1, request.memory_bytes + _OWN_BYTES),
-            capture_output=True,
-            timeout=request.timeout_s,
-            start_new_session=True,
-        )
-    except subprocess.TimeoutExpired:
-        return Failure("timeout", f"no result after {request.timeout_s:g} s")
-    if child.returncode:
-        said = child.stderr.decode("utf-8", "replace").strip()[-2000:]
-        return Failure("runtime", f"the simulator ended with status {child.returncode}: {said}")
-    if len(child.stdout) != (whole := answer_bytes(prepared)):
-        return Failure("runtime", f"the simulator's answer has {len(child.stdout)} bytes instead of {whole}")
-    try:
-        return list(finish(call.program, prepared, child.stdout))
+        return list(finish(call.program, prepared, answer))
     except DojoError as error:
         reason = "timeout" if error.code == "PD-S005" else "crash"
         return Failure(reason, error.render())  # type: ignore[arg-type]
