@@ -1,9 +1,9 @@
 """The verdict on one planted fault: caught by the numeric leg, survived, or harmless with evidence.
 
-A survivor is harmless only with evidence: the compiled file is the same byte for byte, or is so without its
-prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot, and many runs
-beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they agree in every
-element, or stay within the error bound that the kernel promises.
+A survivor is harmless only with evidence: what is loaded of the compiled file is the same byte for byte, or
+is so without its prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot,
+and many runs beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they
+agree in every element, or stay within the error bound that the kernel promises.
 
 Where a target's kernels cannot be put through an execution (an emulated core has one caller, and does not
 fork), a fault in a header that only executions show is judged once more on a target whose kernels run on this
@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from random import Random
+from struct import unpack_from
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -46,6 +47,8 @@ MOST_BYTES = 1 << 28
 #: Numbers of threads that they take in turn.
 THREADS = (1, 2, 3, 5)
 TIMEOUT_S = 20.0
+#: Of a section of an ELF file: its flag SHF_ALLOC, and the type SHT_NOBITS.
+_ALLOCATED, _NO_BITS = 2, 8
 #: The leg's word for inaccessible pages on either side of each array.
 WALLS = "guard_pages"
 
@@ -145,6 +148,8 @@ class Judge:
             return UNUSABLE, f"does not compile: {made.detail.strip()[:400]}"
         if made.content == sound.content:
             return HARMLESS, "the compiled file is the same, byte for byte"
+        if (loaded := loaded_sections(made.content)) and loaded == loaded_sections(sound.content):
+            return HARMLESS, "what is loaded of the compiled file is the same, byte for byte"
         if problem := self.refused(ground, made):
             if "Traceback" in problem and (own := self.refused(ground, sound)):
                 raise SystemExit(f"{ground.name} is refused without any fault: {own}")
@@ -261,6 +266,22 @@ class Judge:
             if result.problem:
                 return result.problem
         return ""
+
+
+def loaded_sections(content: bytes) -> Mapping[str, tuple[int, int, bytes]]:
+    """Name -> address, size and bytes of what a loader maps of a 64-bit ELF file, but for its identification;
+    empty for any other file. Names of symbols and notes of the compiler are not loaded."""
+    if content[:6] != b"\x7fELF\x02\x01":
+        return {}
+    at, size, count, names = (*unpack_from("<Q", content, 40), *unpack_from("<HHH", content, 58))
+    headers = [unpack_from("<IIQQQQ", content, at + k * size) for k in range(count)]
+    text = headers[names][4]
+    found = {}
+    for name, kind, flags, address, offset, length in headers:
+        title = content[text + name : content.index(b"\0", text + name)].decode("ascii", "replace")
+        if flags & _ALLOCATED and title != ".note.gnu.build-id":
+            found[title] = (address, length, b"" if kind == _NO_BITS else content[offset : offset + length])
+    return found
 
 
 def without_prefetches(source: KernelSource) -> KernelSource:
