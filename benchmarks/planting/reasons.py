@@ -24,6 +24,12 @@ class Reason:
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
 _NORMS = r"(layer|batch)norm\d"
+#: Faults in numbers that are negative, or 2 and larger.
+_ABOVE_ONE = (
+    r"hundredth-near-fifty|between-5-and-6|between-minus-6-and-minus-5|exponent-of-(512|2-to-the-60)"
+    r"|largest-exponent|largest-halved|largest-to-infinity|(beyond|below-minus)-1e37-to-infinity|large-to-zero"
+    r"|sign-between-1e3-and-1e15|whole-numbers-above-1e5|through-32-bit-integers|(negative-)?infinity-to-largest|powers-of-two"
+)
 
 REASONS: Sequence[Reason] = (
     Reason(
@@ -57,10 +63,16 @@ REASONS: Sequence[Reason] = (
         "the maximum with 0 of any negative number is 0, and so is that of -inf",
     ),
     Reason(
-        r"(powers-of-two|largest-halved)-stored",
+        rf"({_ABOVE_ONE})-stored(-alone)?",
         r"softmax",
         r"",
-        "the sum of a row is no less than any of its terms: no result reaches 2, the fault begins above 8",
+        "the sum of a row is no less than any of its terms: no result reaches 2, and none is negative",
+    ),
+    Reason(
+        rf"({_ABOVE_ONE})-loaded",
+        r"softmax",
+        r"pd_load\w*\(&e\[",
+        "an exponential of a distance from a maximum is between 0 and 1, or NaN",
     ),
     Reason(
         r"nan-to-zero-loaded",
@@ -289,6 +301,13 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"_div_special:\n[\s\S]*¶",
     ),
     Reason(
+        r".*",
+        r"[ds]?softmax",
+        r"",
+        "a dividend is 1, or an exponential of a distance from a maximum: at most 1, or NaN, never infinite",
+        _between(r"_div_infinite:", r"_div_no_dividend:"),
+    ),
+    Reason(
         r"term-for-factor|product-(of-other-sign|negated|dropped)|all-negated",
         r".*",
         r"^fmadd\.d fa5, fa5, fa3, fa4$",
@@ -445,15 +464,6 @@ GRID_REASONS: Sequence[Reason] = (
         r"swiglu",
         r"",
         "exp of that is added to one, where less than 2^-25 is nothing",
-    ),
-    Reason(
-        r"(large-to-zero|(beyond|below-minus)-1e37-to-infinity|sign-between-1e3-and-1e15|(negative-)?infinity-to-largest"
-        r"|whole-numbers-above-1e5|through-32-bit-integers)-stored",
-        r"softmax",
-        r"^y\[[^\]]*\] = e\[[^\]]*\] \* s_i;$",
-        "an exponential of a distance from the row's maximum is at most 1, and the sum at least that of the"
-        " maximum, 1: a result is between 0 and 1 but for roundings, or NaN",
-        r"s_i = 1\.0f / s;[\s\S]*¶",
     ),
     Reason(
         r"block-barrier-dropped|warp-barrier-for-block",
