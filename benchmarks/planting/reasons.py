@@ -28,7 +28,8 @@ _NORMS = r"(layer|batch)norm\d"
 _ABOVE_ONE = (
     r"hundredth-near-fifty|between-5-and-6|between-minus-6-and-minus-5|exponent-of-(512|2-to-the-60)"
     r"|largest-exponent|largest-halved|largest-to-infinity|(beyond|below-minus)-1e37-to-infinity|large-to-zero"
-    r"|sign-between-1e3-and-1e15|whole-numbers-above-1e5|through-32-bit-integers|(negative-)?infinity-to-largest|powers-of-two"
+    r"|sign-between-1e3-and-1e15|whole-numbers-above-1e5|through-32-bit-integers|(negative-)?infinity-to-largest"
+    r"|powers-of-two"
 )
 
 REASONS: Sequence[Reason] = (
