@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from test_numeric_inputs import look, program
+from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
