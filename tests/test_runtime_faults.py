@@ -20,7 +20,7 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.library.arrays import ArgumentValueError, thread_count
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.verification import numeric
+from perfdojo_sdk.library.verification import Subject, numeric
 from perfdojo_sdk.measure import thread_counts
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.verify.numeric import NumericReport, _with_executions, verify_numeric
@@ -98,7 +98,7 @@ def test_a_runner_that_knows_no_executions_is_believed_to_have_run_none() -> Non
     report = verify_numeric(program, program, made, OldRunner(), {}, CORE_DIALECT)
     assert report.ok and report.executions == ()
     rules = Rules(CORE_DIALECT, GENERIC)
-    leg = numeric(Trace(program), rules, made, OldRunner(), {}, 1, 0)
+    leg = numeric(Subject(Trace(program), rules, made, OldRunner(), {}, 1, 0))
     assert leg.passed and leg.figures["executions"] == ""
     assert leg.figures["executions_not_run"] == ", ".join(EXECUTIONS)
 
