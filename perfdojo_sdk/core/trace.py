@@ -32,7 +32,7 @@ class Step:
 
 
 class PlaysMoves(Protocol):
-    """What plays a move: the rules of a game."""
+    """The part of a game's rules that a trace needs: to play a move."""
 
     def step(self, program: Program, move: Move) -> Step:
         """The move played; :class:`MoveError` when it is not legal."""

@@ -108,9 +108,9 @@ class GpuLoader:
     image: str
     """The file of a library that the driver loads."""
     remedy: str
-    """What to do where the library has none."""
+    """The command that helps where the library has none."""
     machine: str
-    """Which one to run on."""
+    """The machine to run on, in words."""
 
     def load(self, library: str | Path, name: str) -> GpuKernel:
         """The kernel ``name`` of a library; :class:`UnavailableError` without a GPU or without its code."""
