@@ -22,7 +22,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.library.verification import Memory, dependence, exact
+from perfdojo_sdk.library.verification import VerificationCache, dependence, exact
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.testing.numeric_leg import NumericLeg
 from perfdojo_sdk.testing.user_programs import user_program
@@ -51,7 +51,8 @@ def problems(seeds: Sequence[int], rules: Rules, numeric: NumericLeg) -> Iterato
     for (seed, game), problem in zip(todo, numeric([game for _, game in todo], optimised=True), strict=True):
         found = {"numeric": problem}
         if not problem and game.steps:
-            legs = {"exact": exact(game, rules, seed), "dependence": dependence(game, rules, Memory())}
+            cache = VerificationCache()
+            legs = {"exact": exact(game, rules, seed), "dependence": dependence(game, rules, cache)}
             found |= {name: "" if leg.passed else leg.detail for name, leg in legs.items()}
         for name, said in found.items():
             if said:

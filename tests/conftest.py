@@ -90,6 +90,14 @@ def installed_cli(plugin_folder: Path, tmp_path: Path) -> Callable[..., Outcome]
     return run
 
 
+@pytest.fixture
+def impatient_executions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children are forks of this process, so that it is told what they wait for."""
+    from perfdojo_sdk.measure import executions
+
+    monkeypatch.setattr(executions, "PATIENCE_S", 1.0)
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[postgres.Server]:
     """A PostgreSQL server of this session's own."""

@@ -117,8 +117,8 @@ class Paper:
 def judged(paper: Paper, monkeypatch: pytest.MonkeyPatch) -> Paper:
     """``paper``, whose verification says what :attr:`Paper.verifies` says; no other plugin is installed."""
 
-    def verify(trace: Trace, *_: object) -> Verification:
-        leg = LegResult(passed=paper.verifies(trace), detail="as the test says")
+    def verify(subject: verification.Subject) -> Verification:
+        leg = LegResult(passed=paper.verifies(subject.trace), detail="as the test says")
         return Verification(exact=leg, numeric=leg, dependence=leg)
 
     monkeypatch.setattr(verification, "verify", verify)

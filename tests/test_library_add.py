@@ -19,6 +19,7 @@ from perfdojo_sdk.kernels.selection import SelectionError, select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import BuildResult
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
+from perfdojo_sdk.library.verification import Subject
 from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.store.records import LegResult, Verification
@@ -70,9 +71,9 @@ class Clockless(Timed):
 def paper(monkeypatch: pytest.MonkeyPatch) -> Clockless:
     made = Clockless()
 
-    def verify(trace: Trace, *_: object) -> Verification:
+    def verify(subject: Subject) -> Verification:
         made.verified += 1
-        leg = LegResult(passed=made.verifies(trace), detail="as the test says")
+        leg = LegResult(passed=made.verifies(subject.trace), detail="as the test says")
         return Verification(exact=leg, numeric=leg, dependence=leg)
 
     monkeypatch.setattr(verification, "verify", verify)

@@ -24,6 +24,7 @@ from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.manifest import read_manifest
+from perfdojo_sdk.library.verification import Subject
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import Verification
@@ -69,7 +70,7 @@ def asked_of_a_candidate(runner: Shapes) -> Verification:
     game = Trace(parse(CENTRED, rules.dialect))
     artifact = runner.compile(generator.generate(game.program, "pd_centred"))
     assert isinstance(artifact, Artifact)
-    return verification.quick(game, rules, artifact, runner, {}, 1, 0, generator)
+    return verification.quick(Subject(game, rules, artifact, runner, {}, 1, 0, generator))
 
 
 def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(

@@ -19,9 +19,10 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.verify.inputs import Array
+from perfdojo_sdk.verify.groups import Array
+from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.judgement import Expected, _near
-from perfdojo_sdk.verify.reference_c import OUTCOMES, ROWS, WIDE, outermost_rows, reference
+from perfdojo_sdk.verify.reference_c import OUTCOMES, ROWS, WIDE, reference
 
 INF, NAN = np.inf, np.nan
 LARGEST = float(np.finfo(np.float32).max)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from test_numeric_inputs import look, program
+from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
@@ -20,7 +21,6 @@ from perfdojo_sdk.verify.reference_c import (
     OUTCOMES,
     PLUS,
     ROWS,
-    outermost_rows,
     reference,
 )
 

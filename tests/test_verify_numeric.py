@@ -20,9 +20,10 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
 from perfdojo_sdk.verify.numeric import NumericReport, _References, quick_instances, verify_numeric
-from perfdojo_sdk.verify.reference_c import BOUNDED, ROWS, WIDE, outermost_rows, reference
+from perfdojo_sdk.verify.reference_c import BOUNDED, ROWS, WIDE, reference
 
 RUNNER = NativeRunner(("-O2",), forks=True)
 ACCURACY = {"exp": 2.0}

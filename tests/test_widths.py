@@ -13,7 +13,7 @@ from perfdojo_sdk.core.expression import AffineExpr, Quotient
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
-from perfdojo_sdk.library.verification import affordable
+from perfdojo_sdk.library.verification import Subject, affordable
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.plugins import load_plugins
 
@@ -105,7 +105,8 @@ def test_what_is_verified_at_a_smaller_shape_has_the_iterators_that_ship(
     trace, recorder = Trace(program, ()), Recorder()
     shipped = recorder.compile(generator.generate(program, "pd_case"))
     assert isinstance(shipped, Artifact)
-    small, _ = affordable(trace, PLUGINS.rules(target), shipped, recorder, generator)
+    subject = Subject(trace, PLUGINS.rules(target), shipped, recorder, {}, 1, 0, generator)
+    small, _ = affordable(subject)
     assert small.program.text != program.text
     assert [word in made.code for made in recorder.sources] == [True, True]
 

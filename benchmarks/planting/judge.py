@@ -32,7 +32,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, Runner, RunRequest
-from perfdojo_sdk.library.verification import numeric
+from perfdojo_sdk.library.verification import Subject, numeric
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.verify import numeric as leg
@@ -125,7 +125,9 @@ class Judge:
         """The problem that the numeric leg finds when it is called exactly as in a build; empty: none."""
         field = self.field
         found = numeric(
-            ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
+            Subject(
+                ground.game, field.rules, artifact, self.runner, self.accuracy, 2, self.seed, field.generator
+            )
         )
         self.put_through = frozenset(str(found.figures.get("executions", "")).split(", "))
         return "" if found.passed else found.detail

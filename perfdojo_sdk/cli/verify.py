@@ -55,11 +55,11 @@ def command(
 
 def three_legs(plugins: Plugins, game: Game, threads: int, seed: int) -> Verification:
     """Compile the game's program and put it through every leg."""
-    from perfdojo_sdk.library.verification import verify
+    from perfdojo_sdk.library.verification import Subject, verify
 
     progress("compiling")
     artifact = compile_game(plugins, game)
     progress("verifying")
     runner, accuracy = plugins.guarded_runner(game.target), plugins.math_accuracy(game.target)
     generator = plugins.guarded_generator(game.target)
-    return verify(game.trace, game.rules, artifact, runner, accuracy, threads, seed, generator)
+    return verify(Subject(game.trace, game.rules, artifact, runner, accuracy, threads, seed, generator))

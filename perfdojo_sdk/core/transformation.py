@@ -4,22 +4,24 @@ A transformation is an *analysis* of a place, a list of *requirements*, a *rewri
 relation*. The analysis finds the facts, once; the others read them. The list is the check: it drives
 enumeration, ``explain`` and ``apply``; it generates the documentation; and taking one requirement out
 makes the mutant that verification must catch.
+
+The names that a transformation is written with are all here, whichever file of the core has them.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from inspect import getdoc
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.errors import MoveError, SourceSpan, closest
-from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.made import NOTHING, Made, Rewritten
+from perfdojo_sdk.core.made import NOTHING, Rewritten
+from perfdojo_sdk.core.move import Kind as Kind
+from perfdojo_sdk.core.move import Move as Move
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.relation import Bundle as Bundle
 from perfdojo_sdk.core.relation import Correction as Correction
@@ -33,262 +35,19 @@ from perfdojo_sdk.core.relation import PointProduct as PointProduct
 from perfdojo_sdk.core.relation import Relation as Relation
 from perfdojo_sdk.core.relation import Removed as Removed
 from perfdojo_sdk.core.relation import ScaledCombine as ScaledCombine
+from perfdojo_sdk.core.requirement import NO_MOVE as NO_MOVE
+from perfdojo_sdk.core.requirement import Legal as Legal
+from perfdojo_sdk.core.requirement import Objection as Objection
+from perfdojo_sdk.core.requirement import Refusal as Refusal
+from perfdojo_sdk.core.requirement import Rejection as Rejection
+from perfdojo_sdk.core.requirement import Requirement as Requirement
+from perfdojo_sdk.core.requirement import find_span as find_span
+from perfdojo_sdk.core.requirement import line_numbers as line_numbers
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.tree import NodeId
-from perfdojo_sdk.core.words import filled
+from perfdojo_sdk.core.trace import Step as Step
+from perfdojo_sdk.core.trace import Trace as Trace
 
 F = TypeVar("F")
-_Asked = TypeVar("_Asked", contravariant=True)
-
-
-class Kind(IntEnum):
-    """The changes that a move may make, from none to most."""
-
-    EXACT = 0
-    """Every cell gets the same value, bit for bit."""
-    REASSOCIATES = 1
-    """The terms of a reduction are combined in another order."""
-    DECLARED_LAW = 2
-    """Uses an algebraic law that rounding breaks, such as x/y = x*(1/y); the law is named."""
-    CHANGES_PRECISION = 3
-    """Values are computed in another dtype."""
-
-    @property
-    def label(self) -> str:
-        return ("exact", "re-associates", "uses a declared law", "changes precision")[self]
-
-
-@frozen
-class Move:
-    """A transformation, the node or buffer on which it acts, its parameters."""
-
-    transformation: str
-    place: NodeId | str
-    """Id of the node, or name of the buffer."""
-    parameters: tuple[tuple[str, int | str], ...] = ()
-    version: int = 1
-    """Version of the transformation; what is played gets the version that played it."""
-
-    @staticmethod
-    def of(transformation: str, place: str, version: int = 1, **parameters: int | str) -> Move:
-        return Move(transformation, place, tuple(sorted(parameters.items())), version)
-
-    def __getitem__(self, name: str) -> Any:
-        return dict(self.parameters)[name]
-
-    @property
-    def text(self) -> str:
-        arguments = [self.place, *(f"{k}={v}" for k, v in self.parameters)]
-        return f"{self.transformation}({', '.join(arguments)})"
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "transformation": self.transformation,
-            "version": self.version,
-            "place": self.place,
-            "parameters": dict(self.parameters),
-        }
-
-
-# -- requirements --------------------------------------------------------------------------------
-
-
-@frozen
-class Refusal:
-    """The facts for which a requirement fails at one site, and the words that its sentence needs besides."""
-
-    at: str = ""
-    """Id of the node to show."""
-    mark: str = ""
-    """The text on its line to underline."""
-    words: tuple[tuple[str, object], ...] = ()
-    """Numbers and names for the sentence."""
-    nodes: tuple[str, ...] = ()
-    """Ids of the scopes and statements at fault, the one to show first."""
-    arrays: tuple[str, ...] = ()
-    """The arrays at fault: of the access, or of the buffer."""
-    access: Access | None = None
-    """The access at fault."""
-    location: str = ""
-    """The location at fault."""
-    iterator: str = ""
-    """Id of the scope whose iterator is at fault."""
-    code: str = ""
-    """The requirement that an analysis refuses for; empty: the first that has no test of its own."""
-
-    @staticmethod
-    def of(
-        at: str = "",
-        mark: str | Access = "",
-        *,
-        nodes: tuple[str, ...] = (),
-        arrays: tuple[str, ...] = (),
-        access: Access | str | None = None,
-        location: str = "",
-        iterator: str = "",
-        code: str = "",
-        **words: object,
-    ) -> Refusal:
-        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
-
-        What is not of a fact's type is a word under the same name: packages gave such words before there
-        were facts.
-        """
-        if not isinstance(nodes, tuple):
-            words["nodes"], nodes = nodes, ()
-        if not isinstance(arrays, tuple):
-            words["arrays"], arrays = arrays, ()
-        if access is not None and not isinstance(access, Access):
-            words["access"], access = access, None
-        if isinstance(mark, Access):
-            access, mark = access or mark, mark.text
-        if at:
-            nodes = (at, *nodes)
-        if access is not None and not arrays:
-            arrays = (access.array,)
-        return Refusal(at, mark, tuple(words.items()), nodes, arrays, access, location, iterator, code)
-
-    @property
-    def sentence_words(self) -> dict[str, object]:
-        """Everything that a sentence can name."""
-        found: dict[str, object] = {"location": self.location, "iterator": self.iterator, "code": self.code}
-        if self.arrays:
-            found["array"] = self.arrays[0]
-        if self.access is not None:
-            found["access"] = self.access.text
-        return found | dict(self.words)
-
-    def as_json(self) -> dict[str, object]:
-        """The facts as data, for programs that look for another way."""
-        access = self.access
-        return {
-            "nodes": [str(node) for node in self.nodes],
-            "arrays": [str(array) for array in self.arrays],
-            "access": access and {"array": access.array, "text": access.text, "levels": list(access.levels)},
-            "location": str(self.location),
-            "iterator": str(self.iterator),
-            "words": {name: word if isinstance(word, int) else str(word) for name, word in self.words},
-        }
-
-
-#: What a requirement says that no move can establish.
-NO_MOVE: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Requirement(Generic[_Asked]):
-    """One reason for which a transformation can refuse.
-
-    ``test`` is asked about the facts and answers None (holds), a :class:`Kind` (holds, at that price), a
-    :class:`Legal` (the same, with laws that depend on the site) or a :class:`Refusal`. None in its place:
-    :meth:`Transformation.analyse` refuses for this requirement, and where it holds, it costs its law.
-    ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
-    """
-
-    code: str
-    title: str
-    why: str
-    hint: str
-    test: Callable[[_Asked], Refusal | Kind | Legal | None] | None = field(repr=False)
-    semantic: bool = False
-    law: str = ""
-    """The law that a move of kind DECLARED_LAW uses."""
-    established_by: tuple[str, ...] | None = None
-    """Names of the moves that may establish the fact, :data:`NO_MOVE` where none can; None: not said."""
-
-
-@frozen
-class Legal:
-    """The answer of a check that allows a move."""
-
-    kind: Kind = Kind.EXACT
-    laws: frozenset[str] = frozenset()
-
-    def __bool__(self) -> bool:
-        return True
-
-
-_EXACTLY = Legal()
-
-
-@frozen
-class Rejection:
-    """The answer of a check that refuses a move; words are made only when somebody looks."""
-
-    requirement: Requirement[Any]
-    refusal: Refusal
-    program: Program = field(repr=False)
-    move: Move
-
-    def __bool__(self) -> bool:
-        return False
-
-    @property
-    def code(self) -> str:
-        return self.requirement.code
-
-    @property
-    def established_by(self) -> tuple[str, ...] | None:
-        """Moves that may take the reason away; None where the requirement does not say."""
-        return self.requirement.established_by
-
-    @property
-    def why(self) -> str:
-        return _filled(self.requirement.why, self.refusal)
-
-    @property
-    def hint(self) -> str:
-        return _filled(self.requirement.hint, self.refusal)
-
-    def error(self) -> MoveError:
-        """The rejection as the error that a user sees, with the line of the program underlined."""
-        what = f"cannot apply {self.move.text} to {self.program.name}: {self.requirement.title}"
-        place = find_span(self.program, self.refusal.at, self.refusal.mark) if self.refusal.at else None
-        return MoveError(self.code, what, place=place, why=self.why, hint=self.hint)
-
-    def __str__(self) -> str:
-        return self.error().render()
-
-
-def _filled(sentence: str, refusal: Refusal) -> str:
-    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
-    try:
-        return filled(sentence, refusal.sentence_words)
-    except (LookupError, TypeError, ValueError, AttributeError):
-        return sentence
-
-
-def line_numbers(program: Program) -> Mapping[str, int]:
-    """Id -> line of ``program.text`` (from 1) on which the node starts."""
-    numbers: dict[str, int] = {}
-
-    def visit(node: Node, line: int) -> None:
-        numbers[node.id] = line
-        if isinstance(node, Scope):
-            at = line if len(node.body) == 1 else line + 1
-            for child in node.body:
-                visit(child, at)
-                at += child.text.count("\n") + 1
-
-    line = 3 + len(program.buffers)
-    for node in program.body:
-        visit(node, line)
-        line += node.text.count("\n") + 1
-    return numbers
-
-
-def find_span(program: Program, node: str, mark: str) -> SourceSpan | None:
-    line = line_numbers(program).get(node)
-    if line is None:
-        return None
-    source = program.text.splitlines()[line - 1]
-    start = source.rfind(mark) if mark else -1
-    if start < 0:
-        start, mark = len(source) - len(source.lstrip("| ")), source.lstrip("| ")
-    return SourceSpan(line, start + 1, source, len(mark))
-
-
-# -- transformations -----------------------------------------------------------------------------
 
 
 @frozen
@@ -346,6 +105,9 @@ class Facts:
     """
 
     site: Site
+
+
+_EXACTLY = Legal()
 
 
 class Checked(NamedTuple):
@@ -517,14 +279,6 @@ class Analysed(Transformation, Generic[F]):
         return {}
 
 
-@frozen
-class Objection:
-    """A veto with a code, a place and a remedy of its own."""
-
-    requirement: Requirement[Any]
-    refusal: Refusal
-
-
 LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
 """A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
 
@@ -538,24 +292,6 @@ _VETO = Requirement[Any](
     "choose another place or another target",
     lambda site: None,
 )
-
-
-@frozen
-class Step:
-    """One applied move with everything that verification needs to look at it again."""
-
-    before: Program
-    move: Move
-    legal: Legal
-    after: Program
-    package: str = ""
-    """Python package that brings the transformation; empty: the SDK."""
-    made: Made = field(default=NOTHING, compare=False)
-    """The new ids by role, and what became of old ones: what the rewrite says of itself."""
-
-    def as_json(self) -> dict[str, object]:
-        move = self.move.as_json()
-        return {**move, "package": self.package} if self.package else move
 
 
 @dataclass(frozen=True)
@@ -624,49 +360,3 @@ class Rules:
         checked = transformation.checked(site)
         assert isinstance(checked, Checked), "the step was legal when it was made"
         return transformation.relation(checked.facts, step.after)
-
-
-# -- traces ----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A game: the initial program and the steps played so far."""
-
-    root: Program
-    steps: tuple[Step, ...] = ()
-
-    SCHEMA: ClassVar[int] = 2
-
-    @property
-    def program(self) -> Program:
-        return self.steps[-1].after if self.steps else self.root
-
-    @property
-    def moves(self) -> tuple[Move, ...]:
-        return tuple(s.move for s in self.steps)
-
-    @property
-    def kind(self) -> Kind:
-        return max((s.legal.kind for s in self.steps), default=Kind.EXACT)
-
-    @property
-    def laws(self) -> frozenset[str]:
-        return frozenset(law for s in self.steps for law in s.legal.laws)
-
-    def play(self, rules: Rules, move: Move) -> Trace:
-        """The trace with one more move; :class:`MoveError` when it is not legal."""
-        return replace(self, steps=(*self.steps, rules.step(self.program, move)))
-
-    def play_all(self, rules: Rules, moves: Iterable[Move]) -> Trace:
-        trace = self
-        for move in moves:
-            trace = trace.play(rules, move)
-        return trace
-
-    def as_json(self) -> dict[str, object]:
-        return {
-            "schema": self.SCHEMA,
-            "root": self.root.text,
-            "moves": [s.as_json() for s in self.steps],
-        }

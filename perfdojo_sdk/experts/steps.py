@@ -24,3 +24,14 @@ def neighbour(play: Play, place: str, distance: int) -> str:
     """The sibling so many places further on."""
     path = play.program.paths[place]
     return play.program.siblings(path)[path[-1] + distance].id
+
+
+def inline_everywhere(play: Play, array: str) -> bool:
+    """Compute an array's value wherever it is read, and take the array away; False where that cannot be."""
+    kept = play.trace
+    readers = [s.id for s in play.statements() if any(r.array == array for r in s.reads)]
+    inlined = all(play.may("inline_definition", reader, array=array) is not None for reader in readers)
+    if inlined and play.may("remove_dead", array):
+        return True
+    play.trace = kept
+    return False

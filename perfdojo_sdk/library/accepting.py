@@ -80,19 +80,8 @@ def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
 
 
 def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verification:
-    context = work.context
     try:
-        return verification.verify(
-            attempt.trace,
-            context.rules,
-            artifact,
-            context.runner,
-            context.accuracy,
-            context.settings.threads,
-            context.settings.seed,
-            context.generator,
-            work.memory,
-        )
+        return verification.verify(work.context.subject(attempt.trace, artifact, work.cache))
     except DojoError as error:
         raise Rejected(f"verification stopped: {error.what}") from error
 

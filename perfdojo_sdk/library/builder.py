@@ -108,33 +108,33 @@ class KernelBuilder:
     ) -> Found:
         with faults.heard() as heard:
             work = self._work(kernel, watch)
-            few = _few(work)
+            few = _evaluator_of_few(work)
             few.evaluate([Trace(kernel.program)])
             if self.context.strategy.name in PASSES:
                 attempts = _passed(work, few)
             else:
                 attempts = _explored(work, few, watch, store, session)
-            found = _best(work, attempts, _of(few, Trace(kernel.program)))
+            found = _best(work, attempts, _attempt_of(few, Trace(kernel.program)))
         return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
 
     def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
         work = self._work(kernel, watch)
-        few, initial = _few(work, trace.kind), Trace(kernel.program)
+        few, initial = _evaluator_of_few(work, trace.kind), Trace(kernel.program)
         few.evaluate([initial, trace])
-        return accept(work, _of(few, trace), _of(few, initial))
+        return accept(work, _attempt_of(few, trace), _attempt_of(few, initial))
 
     def _work(self, kernel: Kernel, watch: Watch) -> KernelWork:
         return KernelWork(self.context, kernel, self._roofline, lambda stage: watch.stage(kernel, stage))
 
 
-def _few(work: KernelWork, most: Kind = Kind.EXACT) -> Evaluator:
+def _evaluator_of_few(work: KernelWork, most: Kind = Kind.EXACT) -> Evaluator:
     """The evaluator of the few games that are timed with care; games of kind ``most`` may be among them."""
     conditions = tuning.conditions_of_few(work.context, work.kernel)
     conditions = replace(conditions, most=max(most, conditions.most))
     return Evaluator(conditions, spent=work.spent, begins=lambda stage: work.stage(_SAID[stage]))
 
 
-def _of(few: Evaluator, game: Trace) -> Attempt:
+def _attempt_of(few: Evaluator, game: Trace) -> Attempt:
     """The attempt of a game that was evaluated."""
     return few.kept[few.digest(game)]
 
@@ -170,7 +170,7 @@ def _explored(
     """
     work.stage("searching")
     context, kernel = work.context, work.kernel
-    check = tuning.quick_check(context, work.memory)
+    check = tuning.quick_check(context, work.cache)
     many = Evaluator(tuning.conditions(context, kernel), store, check, work.spent)
     with work.spent.on("search"):
         search = tuning.tune(context, kernel, many, session, watch)

@@ -10,12 +10,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.hookspecs.search import SearchStrategy, SearchTask
-from perfdojo_sdk.hookspecs.types import CodeGenerator, HeuristicPass, MachineFigures, Runner, Target
+from perfdojo_sdk.hookspecs.types import (
+    Artifact,
+    CodeGenerator,
+    HeuristicPass,
+    MachineFigures,
+    Runner,
+    Target,
+)
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.running import Helpers, toolchain_of
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.verification import Subject, VerificationCache
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.records import RecordKey, sha256
 
@@ -91,6 +99,21 @@ class BuildContext:
             toolchain=self.toolchain,
             plugins=dict(self.fingerprints),
             settings=self.settings.as_figures(),
+        )
+
+    def subject(self, game: Trace, artifact: Artifact, cache: VerificationCache) -> Subject:
+        """The compiled end of a game as verification is given it."""
+        settings = self.settings
+        return Subject(
+            game,
+            self.rules,
+            artifact,
+            self.runner,
+            self.accuracy,
+            settings.threads,
+            settings.seed,
+            self.generator,
+            cache,
         )
 
     def task(self, kernel: Kernel) -> SearchTask:

@@ -218,7 +218,7 @@ class Evaluator:
         tasks = [self._started(game) for game in games]
         self._compile(tasks)
         if self.conditions.few:
-            self._look(tasks)
+            self._time_few(tasks)
         results = []
         for task in tasks:
             self._settle(task)
@@ -345,7 +345,7 @@ class Evaluator:
 
     # -- a few games ---------------------------------------------------------------------------
 
-    def _look(self, tasks: Sequence[_Task]) -> None:
+    def _time_few(self, tasks: Sequence[_Task]) -> None:
         """Short timings, to tell who is near the fastest; one call for who is slow before anything is known.
 
         Where the runner can, a few share a child and take turns: the arrays are made once, and a busy moment
@@ -385,7 +385,7 @@ class Evaluator:
             assert task.artifact is not None
             with self._on("measure"):
                 task.result = result_of(self._timed(task))
-            self._notice(task.result)
+            self._raise_if_device_gone(task.result)
             self._note_time(task.result)
         slack = self._slack if task.new else 1.0
         if task.artifact and isinstance(task.result, Timed) and self._promising(task.result, slack):
@@ -414,8 +414,8 @@ class Evaluator:
         if isinstance(result, Timed):
             self._least_s = min(result.timing.median_s, self._least_s or float("inf"))
 
-    def _notice(self, result: Timed | Failed) -> None:
-        """Stop when the device seems to be gone for good."""
+    def _raise_if_device_gone(self, result: Timed | Failed) -> None:
+        """:class:`DeviceGone` when so many runs in a row found no device."""
         gone = isinstance(result, Failed) and result.reason == "device"
         self._missing = self._missing + 1 if gone else 0
         if self._missing >= DEVICE_GONE and isinstance(result, Failed):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,35 @@ class GpuKernel:
             ]
             call = (tuple(given), values)
             self.gpu.launch(function, launch.blocks, launch.threads, stream, call, launch.index_bytes)
+
+
+@dataclass(frozen=True)
+class GpuLoader:
+    """One vendor's kernels: what stands behind ``load`` and ``kernel_of`` of a plugin."""
+
+    driver: Callable[[], Any]
+    """The vendor's driver; OSError without a GPU."""
+    gpu: Callable[[Any], Gpu]
+    """The first GPU of a driver."""
+    image: str
+    """The file of a library that the driver loads."""
+    remedy: str
+    """The command that helps where the library has none."""
+    machine: str
+    """The machine to run on, in words."""
+
+    def load(self, library: str | Path, name: str) -> GpuKernel:
+        """The kernel ``name`` of a library; :class:`UnavailableError` without a GPU or without its code."""
+        files, specs = kernel_files(library, name)
+        try:
+            return self.kernel_of(self.driver(), files, specs)
+        except OSError as error:
+            what, hint = "there is no GPU to run on", f"run on {self.machine}"
+            raise UnavailableError("PD-L043", what, why=str(error), hint=hint) from None
+
+    def kernel_of(self, driver: Any, files: Mapping[str, bytes], specs: Sequence[ArraySpec]) -> GpuKernel:
+        """The kernel of a bundle's files."""
+        return GpuKernel(self.gpu(driver), self.image, files, specs, self.remedy)
 
 
 def _address(array: Any, spec: ArraySpec) -> int:

@@ -301,23 +301,12 @@ def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
     )
 
 
-def quick_check(context: BuildContext, memory: verification.Memory) -> Verify:
-    """The check that a search asks of a champion; ``memory``: of other verifications of the same kernel."""
-    settings = context.settings
+def quick_check(context: BuildContext, cache: verification.VerificationCache) -> Verify:
+    """The check that a search asks of a champion; ``cache``: of other verifications of the same kernel."""
 
     def verify(game: Trace, artifact: Artifact) -> str:
         try:
-            return verification.quick(
-                game,
-                context.rules,
-                artifact,
-                context.runner,
-                context.accuracy,
-                settings.threads,
-                settings.seed,
-                context.generator,
-                memory,
-            ).failure
+            return verification.quick(context.subject(game, artifact, cache)).failure
         except DojoError as error:
             return f"it stopped: {error.what}"
 

@@ -20,6 +20,7 @@ from perfdojo_sdk.library.background import in_background
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.verify.numeric import NumericReport
     from perfdojo_sdk.verify.reduced import Reduction
 
 #: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
@@ -31,7 +32,7 @@ QUICK_COMPARED = 10**7
 
 
 @dataclass
-class Memory:
+class VerificationCache:
     """Results that the verifications of one kernel's games share: most of them share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
@@ -40,39 +41,35 @@ class Memory:
     """The way in which the last candidate was made small."""
 
 
-def verify(
-    trace: Trace,
-    rules: Rules,
-    artifact: Artifact,
-    runner: Runner,
-    accuracy: Mapping[str, float],
-    threads: int,
-    seed: int,
-    generator: CodeGenerator | None = None,
-    memory: Memory | None = None,
-) -> Verification:
-    """All three legs for the compiled end of a trace, the two that are only Python beside the third.
+@dataclass(frozen=True)
+class Subject:
+    """All that verification looks at: a game, its compiled end, and what generated and runs that."""
 
-    ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
-    """
-    memory = memory or Memory()
-    with in_background(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
-        compiled = numeric(trace, rules, artifact, runner, accuracy, threads, seed, generator)
+    trace: Trace
+    rules: Rules
+    artifact: Artifact
+    runner: Runner
+    accuracy: Mapping[str, float]
+    """Operation -> its error in ulp."""
+    threads: int
+    seed: int
+    generator: CodeGenerator | None = None
+    """Lets a runner that cannot run large kernels have the same game at a smaller shape."""
+    cache: VerificationCache = field(default_factory=VerificationCache)
+
+
+def verify(subject: Subject) -> Verification:
+    """All three legs for the compiled end of a game, the two that are only Python beside the third."""
+    trace, rules = subject.trace, subject.rules
+    with in_background(
+        lambda: (exact(trace, rules, subject.seed), dependence(trace, rules, subject.cache))
+    ) as others:
+        compiled = numeric(subject)
         models, sets = others()
     return Verification(exact=models, numeric=compiled, dependence=sets)
 
 
-def quick(
-    trace: Trace,
-    rules: Rules,
-    artifact: Artifact,
-    runner: Runner,
-    accuracy: Mapping[str, float],
-    threads: int,
-    seed: int,
-    generator: CodeGenerator | None = None,
-    memory: Memory | None = None,
-) -> Verification:
+def quick(subject: Subject) -> Verification:
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
     One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
@@ -80,37 +77,24 @@ def quick(
     :func:`verify` all the same.
     """
     from perfdojo_sdk.verify.exact import verify_exact
-    from perfdojo_sdk.verify.numeric import quick_instances, verify_numeric
+    from perfdojo_sdk.verify.numeric import quick_instances
     from perfdojo_sdk.verify.reduced import Reduction, reduce_trace
 
-    memory = memory or Memory()
-    small = reduce_trace(trace, rules, QUICK_INSTANCES, memory.reduction)
-    memory.reduction = Reduction(trace, small)
-    report = verify_exact(small.root, small.program, trace.laws, rules.dialect, seed, models=1)
+    trace, rules, cache = subject.trace, subject.rules, subject.cache
+    small = reduce_trace(trace, rules, QUICK_INSTANCES, cache.reduction)
+    cache.reduction = Reduction(trace, small)
+    report = verify_exact(small.root, small.program, trace.laws, rules.dialect, subject.seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
     skipped = LegResult(passed=True, detail="not asked")
     if not asked.passed:
         return Verification(exact=asked, numeric=skipped, dependence=skipped)
     few = quick_instances(trace.root, trace.program, trace.laws) <= QUICK_COMPARED
     most = None if few else QUICK_COMPARED
-    played, artifact = affordable(trace, rules, artifact, runner, generator, most)
-    compared = verify_numeric(
-        played.root,
-        played.program,
-        artifact,
-        runner,
-        accuracy,
-        rules.dialect,
-        seed,
-        threads=(threads,),
-        nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        quick=True,
-        laws=trace.laws,
-    )
+    compared = _compared(subject, *affordable(subject, most), (subject.threads,), quick=True)
     return Verification(
         exact=asked,
         numeric=LegResult(passed=compared.ok, detail=compared.problem),
-        dependence=dependence(trace, rules, memory),
+        dependence=dependence(trace, rules, cache),
     )
 
 
@@ -139,14 +123,7 @@ def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
     return LegResult(passed=report.ok, detail=detail, figures=figures)
 
 
-def affordable(
-    trace: Trace,
-    rules: Rules,
-    artifact: Artifact,
-    runner: Runner,
-    generator: CodeGenerator | None,
-    most: int | None = None,
-) -> tuple[Trace, Artifact]:
+def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifact]:
     """The game and its compiled end, or the same game on a smaller kernel: of at most as many statement
     instances as the runner can run, or ``most`` of them.
 
@@ -154,26 +131,27 @@ def affordable(
     """
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
-    limited = ability(runner, LimitsInstances)
+    trace, artifact, generator = subject.trace, subject.artifact, subject.generator
+    limited = ability(subject.runner, LimitsInstances)
     allowed = [n for n in (most, limited.most_instances if limited else None) if n is not None]
     most = min(allowed, default=None)
     if most is None or generator is None or statement_instances(trace.program) <= most:
         return trace, artifact
-    small = reduce_trace(trace, rules, most)
+    small = reduce_trace(trace, subject.rules, most)
     choosing = ability(generator, GeneratesAsFor)
     as_shipped = choosing.as_for(trace.program) if choosing else generator
-    compiled = runner.compile(as_shipped.generate(small.program, artifact.symbol))
+    compiled = subject.runner.compile(as_shipped.generate(small.program, artifact.symbol))
     if isinstance(compiled, Failure):
         what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
         raise VerificationError("PD-C006", what, why=compiled.detail)
     return small, compiled
 
 
-def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
+def dependence(trace: Trace, rules: Rules, cache: VerificationCache) -> LegResult:
     """Integer sets, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
-    report = verify_dependence_trace(trace, rules, memory.proved)
+    report = verify_dependence_trace(trace, rules, cache.proved)
     detail = (
         f"proved for {number_of(len(trace.steps), 'moves')} and free of races"
         if report.ok
@@ -182,36 +160,14 @@ def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
     return LegResult(passed=report.ok, detail=detail, figures={"seconds": round(report.seconds, 3)})
 
 
-def numeric(
-    trace: Trace,
-    rules: Rules,
-    artifact: Artifact,
-    runner: Runner,
-    accuracy: Mapping[str, float],
-    threads: int,
-    seed: int,
-    generator: CodeGenerator | None = None,
-) -> LegResult:
-    """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
-    from perfdojo_sdk.verify.numeric import verify_numeric
-
+def numeric(subject: Subject) -> LegResult:
+    """The compiled kernel against float64, on one thread and on several whatever the subject's number is."""
     begin = perf_counter()
-    played, artifact = affordable(trace, rules, artifact, runner, generator)
-    report = verify_numeric(
-        played.root,
-        played.program,
-        artifact,
-        runner,
-        accuracy,
-        rules.dialect,
-        seed,
-        threads=tuple(sorted({1, 2, threads})),
-        nan_may_differ=trace.kind >= Kind.REASSOCIATES,
-        laws=trace.laws,
-    )
+    played, artifact = affordable(subject)
+    report = _compared(subject, played, artifact, tuple(sorted({1, 2, subject.threads})))
     classes = ", ".join(report.checked)
     detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem
-    if played is not trace:
+    if played is not subject.trace:
         shapes = ", ".join(f"{n} {list(played.root.buffer_of[n].shape)}" for n in played.root.inputs)
         detail += f"; the same moves at a smaller shape, {shapes}, which the runner can run"
     figures: dict[str, Figure] = {
@@ -221,7 +177,28 @@ def numeric(
         "executions": ", ".join(report.executions),
         "executions_not_run": ", ".join(name for name in EXECUTIONS if name not in report.executions),
         "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
-        "reduced_shape": played is not trace,
+        "reduced_shape": played is not subject.trace,
         "seconds": round(perf_counter() - begin, 3),
     }
     return LegResult(passed=report.ok, detail=detail, figures=figures)
+
+
+def _compared(
+    subject: Subject, played: Trace, artifact: Artifact, threads: tuple[int, ...], quick: bool = False
+) -> NumericReport:
+    """The numeric leg's report on a compiled game: the subject's, or the same at a smaller shape."""
+    from perfdojo_sdk.verify.numeric import verify_numeric
+
+    return verify_numeric(
+        played.root,
+        played.program,
+        artifact,
+        subject.runner,
+        subject.accuracy,
+        subject.rules.dialect,
+        subject.seed,
+        threads=threads,
+        nan_may_differ=subject.trace.kind >= Kind.REASSOCIATES,
+        quick=quick,
+        laws=subject.trace.laws,
+    )

@@ -15,7 +15,7 @@ from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.running import timed, timed_in_turns
 from perfdojo_sdk.library.stage_times import StageTimes
-from perfdojo_sdk.library.verification import Memory
+from perfdojo_sdk.library.verification import VerificationCache
 
 
 class Roofline:
@@ -61,7 +61,7 @@ class KernelWork:
     stage: Callable[[str], None]
     """Hears of each stage as it begins."""
     spent: StageTimes = field(default_factory=StageTimes)
-    memory: Memory = field(default_factory=Memory)
+    cache: VerificationCache = field(default_factory=VerificationCache)
     """Results that the verifications of its games share."""
     notes: list[str] = field(default_factory=list)
     """Remarks for a person."""

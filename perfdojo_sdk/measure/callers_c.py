@@ -10,7 +10,7 @@ from functools import lru_cache
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain
 
-#: ``struct caller`` is :class:`perfdojo_sdk.measure.executions.Caller`.
+#: ``struct caller`` is :class:`perfdojo_sdk.measure.callers.Caller`.
 _CODE = """
 #define _GNU_SOURCE
 #include <pthread.h>

@@ -1,9 +1,9 @@
 """The hooks of a plugin that brings one target with grids and blocks, but for what is the vendor's own.
 
-The plugin says how its generator, its runner and its probes are made, and takes the hooks over by name::
+The plugin says how its generator, its runner and its probes are made, and takes the hooks over::
 
-    _HOOKS = MyHooks("my_gpu", "perfdojo-my-gpu", __name__, NOTICE)
-    perfdojo_targets = _HOOKS.perfdojo_targets
+    HOOKS = MyHooks("my_gpu", "perfdojo-my-gpu", __name__, NOTICE)
+    globals().update(HOOKS.by_name())
 
 Whatever takes long to import is imported by the hook that needs it.
 """
@@ -11,7 +11,7 @@ Whatever takes long to import is imported by the hook that needs it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from importlib import resources
 
@@ -57,6 +57,10 @@ class GpuHooks(ABC):
         text = resources.files(self.package).joinpath(f"{self.name}.yaml").read_text(encoding="utf-8")
         capabilities = Capabilities.model_validate(yaml.safe_load(text))
         return Target(self.name, capabilities, capabilities.dialect(), self.distribution)
+
+    def by_name(self) -> dict[str, Callable[..., object]]:
+        """The hooks, as the plugin's module is to have them."""
+        return {name: getattr(self, name) for name in dir(type(self)) if name.startswith("perfdojo_")}
 
     @hookimpl
     def perfdojo_targets(self) -> list[Target]:

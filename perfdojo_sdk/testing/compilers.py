@@ -20,7 +20,7 @@ from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import Toolchain, answering
 from perfdojo_sdk.testing.numeric_leg import QUICK, compiled_together
-from perfdojo_sdk.verify.inputs import Array
+from perfdojo_sdk.verify.groups import Array
 
 #: Comes last, so that it holds: fused products are legal, and each compiler fuses others.
 UNFUSED = "-ffp-contract=off"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import ceil, inf, log2, prod
-from typing import Any, TypeAlias, assert_never
+from typing import TypeAlias, assert_never
 
 import numpy as np
 
@@ -38,10 +38,8 @@ from perfdojo_sdk.verify.characters import (
     single,
     spread,
 )
-from perfdojo_sdk.verify.groups import Groups, kept_dimensions
+from perfdojo_sdk.verify.groups import Array, Groups, kept_dimensions
 from perfdojo_sdk.verify.zeros import undivided
-
-Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
 
 #: Single precision holds every integer below this one.
 EXACT_INTEGERS = 2**24

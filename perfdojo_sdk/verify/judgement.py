@@ -13,7 +13,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.hookspecs.types import Failure, Measurement
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, INTEGERS, Array
+from perfdojo_sdk.verify.groups import Array
+from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, INTEGERS
 from perfdojo_sdk.verify.reference_c import BETWEEN, MINUS, NO_NUMBER, PLUS
 
 
@@ -102,6 +103,8 @@ def rows_of(array: Array, rows: Array, dimensions: tuple[int, ...]) -> Array:
 
 @dataclass(frozen=True)
 class Outcome:
+    """The references' results on one set of inputs, and the largest finite value that they stored."""
+
     pieces: tuple[Piece, ...]
     peak: float
 

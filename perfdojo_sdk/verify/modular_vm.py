@@ -45,7 +45,8 @@ from perfdojo_sdk.verify.mixing import EXPONENTS, PRIME, name_key
 #: Bytes that the cells and tasks of one run may take.
 MEMORY = 1 << 30
 
-_DONE, _NO_MEMORY = 0, 3
+#: What a run gives that came to its end.
+_DONE = 0
 _ORDERS = {"forward": 0, "reversed": 1, "lockstep": 2, "random": 3}
 _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
 

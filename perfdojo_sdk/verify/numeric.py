@@ -41,9 +41,10 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.toolchain import IN_ORDER
+from perfdojo_sdk.verify.groups import Array
+from perfdojo_sdk.verify.independent_rows import Rows, outermost_rows
 from perfdojo_sdk.verify.inputs import (
     INTEGERS,
-    Array,
     classes,
     draw,
     draw_sets,
@@ -52,16 +53,15 @@ from perfdojo_sdk.verify.inputs import (
     sets_of,
 )
 from perfdojo_sdk.verify.judgement import ClassResult, Expected, Outcome, Piece, judge, rows_of
+from perfdojo_sdk.verify.reduced import statement_instances
 from perfdojo_sdk.verify.reference_c import (
     BOUNDED,
     OUTCOMES,
     PEAK,
     ROWS,
     WIDE,
-    Rows,
     cast_dtypes,
     multiplies,
-    outermost_rows,
     reference,
 )
 from perfdojo_sdk.verify.zeros import signed_outputs
@@ -174,22 +174,9 @@ def verify_numeric(
     other_terms = computes_other_terms(laws)
     if executions is None:
         executions = not quick and not forks
-    first = tuple(dict.fromkeys((1, *threads))) if executions else tuple(threads)
-    results: list[ClassResult] = []
-    planned: list[_Plan] = []
-    skipped: list[ClassResult] = []
     sets = sets_of(original, references.instances) if ability(runner, RunsSets) else {}
-    for drawing, why in _drawings(original, transformed, references.instances, sets):
-        if drawing.name not in _WHOLE and not references.small and references.rows is None:
-            why = why or f"the program is large and {references.no_rows}"
-        if why:
-            skipped.append(ClassResult(drawing.name, skipped=why))
-            continue
-        turn = len(planned) % len(threads) if drawing.name not in _ON_MANY else -1
-        counts = first if not planned else (threads[turn],)
-        planned.append(replace(drawing, threads=counts))
-        if quick:
-            break
+    planned, skipped = _planned(references, sets, threads, quick, executions)
+    results: list[ClassResult] = []
     # A fork's orphans are told from other children of this process only while nobody else starts any.
     forking = ability(runner, Forks)
     alone = forks or (forking is not None and forking.forks)
@@ -198,11 +185,7 @@ def verify_numeric(
             places = _places(group)
             stacks = _stacks(original, sum(plan.sets for plan in group))
             inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
-            for plan, given in zip(group, inputs, strict=True):
-                if plan.sets > 1:
-                    draw_sets(plan.name, original, seed, plan.sets, given)
-                else:
-                    draw(plan.name, original, seed, plan.largest, given, plan.number)
+            _draw(group, original, seed, inputs)
             requests = [
                 (plan.sets, RunRequest(inputs=given, threads=t, timeout_s=120.0))
                 for plan, given in zip(group, inputs, strict=True)
@@ -375,6 +358,36 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
     return [group for group in groups if group]
 
 
+def _planned(
+    references: _References, sets: Mapping[str, int], threads: Sequence[int], quick: bool, executions: bool
+) -> tuple[list[_Plan], list[ClassResult]]:
+    """The drawings that will be run, each with its numbers of threads; and the classes that are skipped."""
+    first = tuple(dict.fromkeys((1, *threads))) if executions else tuple(threads)
+    planned: list[_Plan] = []
+    skipped: list[ClassResult] = []
+    for drawing, why in _drawings(references.original, references.transformed, references.instances, sets):
+        if drawing.name not in _WHOLE and not references.small and references.rows is None:
+            why = why or f"the program is large and {references.no_rows}"
+        if why:
+            skipped.append(ClassResult(drawing.name, skipped=why))
+            continue
+        turn = len(planned) % len(threads) if drawing.name not in _ON_MANY else -1
+        counts = first if not planned else (threads[turn],)
+        planned.append(replace(drawing, threads=counts))
+        if quick:
+            break
+    return planned, skipped
+
+
+def _draw(group: Sequence[_Plan], program: Program, seed: int, inputs: Sequence[Mapping[str, Array]]) -> None:
+    """Fill the inputs of each drawing."""
+    for plan, given in zip(group, inputs, strict=True):
+        if plan.sets > 1:
+            draw_sets(plan.name, program, seed, plan.sets, given)
+        else:
+            draw(plan.name, program, seed, plan.largest, given, plan.number)
+
+
 def _places(group: Sequence[_Plan]) -> list[int | slice]:
     """Positions of the drawings in the stacked arrays."""
     ends = list(accumulate(plan.sets for plan in group))
@@ -421,7 +434,7 @@ class _References:
         self.nan_may_differ, self.laws = nan_may_differ, laws
         self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
-        self.instances = max(_instances(original), _instances(transformed))
+        self.instances = max(statement_instances(original), statement_instances(transformed))
         self.small = self.instances <= _FULL_INSTANCES
         self.rows, self.no_rows = _independent_rows(original, transformed, laws)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
@@ -530,9 +543,9 @@ class _References:
 
 def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:
     """Statement instances of ``original`` whose results a quick comparison looks at."""
-    instances = _instances(original)
+    instances = statement_instances(original)
     rows, _ = _independent_rows(original, transformed, laws)
-    if rows is None or max(instances, _instances(transformed)) <= _FULL_INSTANCES:
+    if rows is None or max(instances, statement_instances(transformed)) <= _FULL_INSTANCES:
         return instances
     return instances // rows.count * _wanted_rows(original, rows, _ROW_INSTANCES)
 
@@ -541,7 +554,6 @@ def _independent_rows(
     original: Program, transformed: Program, laws: Collection[str]
 ) -> tuple[Rows | None, str]:
     """The decomposition of the program into rows that can be verified alone, or None with the reason.
-
 
     On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
     but of no other rounding that a move declared, nor of sums that the original does not have.
@@ -556,7 +568,7 @@ def _independent_rows(
 def _wanted_rows(original: Program, rows: Rows, instances: int) -> int:
     """All first and last ones, and as many others as so many instances allow."""
     corners = prod(min(size, 2) for size in rows.sizes)
-    return min(rows.count, max(corners, instances * rows.count // _instances(original)))
+    return min(rows.count, max(corners, instances * rows.count // statement_instances(original)))
 
 
 def _float_dtypes(program: Program) -> set[str]:
@@ -586,7 +598,3 @@ def _compiled(
     if isinstance(made, Failure):
         raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
     return made
-
-
-def _instances(program: Program) -> int:
-    return sum(prod(leaf.sizes) for node in program.body for leaf in node.leaves)

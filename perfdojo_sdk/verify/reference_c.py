@@ -23,7 +23,7 @@ arithmetic on what may have overflowed, empty where nothing can.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib import resources
 from itertools import combinations
@@ -49,6 +49,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
+from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
 
@@ -60,66 +61,6 @@ WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
 PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
 #: What a cell knows of the terms of a sum or product that another order may combine.
 _OF_TERMS = ("up", "down", "open")
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Each tuple of iterations of the outermost levels computes output cells of its own, from inputs alone.
-
-    All cells of one tuple are a row, however many dimensions they have.
-    """
-
-    sizes: tuple[int, ...]
-    """Iterations of each level."""
-    dimensions: Mapping[str, tuple[int, ...]]
-    """Array -> for each level the dimension whose subscript is that level's iterator."""
-
-    @property
-    def count(self) -> int:
-        return prod(self.sizes)
-
-    def shape(self, array: str, whole: tuple[int, ...], rows: int) -> tuple[int, ...]:
-        """The shape of so many rows of an array."""
-        return (rows, *(whole[k] for k in self.within(array, len(whole))))
-
-    def within(self, array: str, rank: int) -> tuple[int, ...]:
-        """The dimensions that a row has."""
-        return tuple(k for k in range(rank) if k not in self.dimensions[array])
-
-
-def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
-    """The decomposition of a program into independent rows of at most ``row_instances`` instances, or None.
-
-    As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
-    down to it are perfectly nested, those of one level have one size, and every array that is written
-    uses the level's iterator, alone, in one and the same dimension wherever it appears.
-    """
-    instances = sum(prod(leaf.sizes) for node in program.body for leaf in node.leaves)
-    written = [b for b in program.buffers if any(o.writes for o in program.occurrences[b.name])]
-    sizes: list[int] = []
-    dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
-    nodes = program.body
-    while nodes and (not sizes or instances > row_instances * prod(sizes)):
-        scopes = [node for node in nodes if isinstance(node, Scope)]
-        if len(scopes) < len(nodes) or len({scope.size for scope in scopes}) != 1:
-            break
-        found = {b: _dimension_of(program, b, len(sizes)) for b in written}
-        if None in found.values():
-            break
-        sizes.append(scopes[0].size)
-        for buffer, dimension in found.items():
-            assert dimension is not None
-            dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
-        nested = all(len(scope.body) == 1 for scope in scopes)
-        nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
-    return Rows(tuple(sizes), dimensions) if sizes else None
-
-
-def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
-    """The dimension in which every access of the buffer has the level's iterator alone."""
-    accesses = [o.access for o in program.occurrences[buffer.name]]
-    alone = AffineExpr.level(level)
-    return next((k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None)
 
 
 def reference(

@@ -22,6 +22,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import (
+    PERFECTLY_NESTED,
     Pair,
     levels,
     reaching_outside,
@@ -90,14 +91,7 @@ class CollapseScopes(Analysed[Collapse]):
     name = "collapse_scopes"
     place = "scope"
     requirements = (
-        Requirement(
-            "PD-T431",
-            "the scopes are not perfectly nested",
-            "{head} holds something else than exactly one scope",
-            "separate its children with fission_scope first",
-            None,
-            established_by=("fission_scope",),
-        ),
+        Requirement("PD-T431", *PERFECTLY_NESTED, established_by=("fission_scope",)),
         Requirement(
             "PD-T432",
             "a scope already has a suffix",

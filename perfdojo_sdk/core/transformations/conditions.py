@@ -23,10 +23,10 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import (
+    FACTOR_IN_RANGE,
+    NO_SUFFIX,
     Division,
-    factor_in_range,
     levels,
-    no_suffix,
     reaching_outside,
     shifted,
     statements_below,
@@ -93,14 +93,7 @@ class SplitWithCondition(Analysed[GuardedDivision]):
     place = "scope"
     parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
-        Requirement(
-            "PD-T401",
-            "the factor is not between 1 and the size",
-            "a scope of {size} iterations has no inner scope of {factor}",
-            "use a factor larger than 1 and smaller than the size",
-            factor_in_range,
-            established_by=("join_ranges", "collapse_scopes"),
-        ),
+        Requirement("PD-T401", *FACTOR_IN_RANGE, established_by=("join_ranges", "collapse_scopes")),
         Requirement(
             "PD-T402",
             "the factor divides the size",
@@ -109,14 +102,7 @@ class SplitWithCondition(Analysed[GuardedDivision]):
             _factor_leaves_a_rest,
             established_by=NO_MOVE,
         ),
-        Requirement(
-            "PD-T403",
-            "the scope already has a suffix",
-            "{head} is already mapped to the hardware",
-            "split first, then annotate",
-            no_suffix,
-            established_by=NO_MOVE,
-        ),
+        Requirement("PD-T403", *NO_SUFFIX, established_by=NO_MOVE),
         Requirement(
             "PD-T404",
             "a subscript cannot be shown to stay inside its array",

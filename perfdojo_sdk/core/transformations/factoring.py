@@ -26,6 +26,8 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.reductions import (
+    ACCUMULATED_OTHERWISE,
+    TERMS_READ_THE_SUM,
     another_accumulation,
     term_that_reads_the_sum,
     with_statement,
@@ -107,18 +109,14 @@ class FactorReduction(Analysed[SumOfProducts]):
         ),
         Requirement(
             "PD-T292",
-            "the terms depend on the sum",
-            "{other} reads what is being added to {target}",
-            "keep the order",
+            *TERMS_READ_THE_SUM,
             lambda facts: term_that_reads_the_sum(facts.site.program, facts.statement),
             semantic=True,
             established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T293",
-            "the result is accumulated in other ways too",
-            "{other} is of another kind, so the order of the two counts",
-            "give the sum an array of its own with stage_write",
+            *ACCUMULATED_OTHERWISE,
             lambda facts: another_accumulation(facts.site.program, facts.statement),
             established_by=("stage_write",),
         ),

@@ -34,7 +34,12 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.reductions import another_accumulation, term_that_reads_the_sum
+from perfdojo_sdk.core.transformations.reductions import (
+    ACCUMULATED_OTHERWISE,
+    TERMS_READ_THE_SUM,
+    another_accumulation,
+    term_that_reads_the_sum,
+)
 
 #: The points at which the polynomials are known; the last one is infinity.
 POINTS = (0, 1, -1)
@@ -322,18 +327,14 @@ class MinimalFilter(Analysed[Filter]):
         ),
         Requirement(
             "PD-T365",
-            "the terms depend on the sum",
-            "{other} reads what is being added to {target}",
-            "keep the order",
+            *TERMS_READ_THE_SUM,
             lambda facts: term_that_reads_the_sum(facts.site.program, facts.statement),
             semantic=True,
             established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T366",
-            "the result is accumulated in other ways too",
-            "{other} is of another kind, so the order of the two counts",
-            "give the sum an array of its own with stage_write",
+            *ACCUMULATED_OTHERWISE,
             lambda facts: another_accumulation(facts.site.program, facts.statement),
             established_by=("stage_write",),
         ),

@@ -50,6 +50,13 @@ def well_formed(site: Site, result: Program, places: Sequence[LocatedNode]) -> R
     return refuse_violation(site, problem, site.move.place) if problem else None
 
 
+NOT_ALLOWED = (
+    "the target does not allow the new accesses",
+    "{what}",
+    "play the move before annotating scopes and setting locations",
+)
+
+
 def in_its_place(site: Site, statement: Statement) -> LocatedNode:
     """The place of a statement that replaces the site's."""
     return LocatedNode(statement, site.path, site.above, site.outer_sizes)

@@ -54,7 +54,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.inlining import here, in_its_place, well_formed
+from perfdojo_sdk.core.transformations.inlining import NOT_ALLOWED, here, in_its_place, well_formed
 from perfdojo_sdk.core.transformations.naming import substitute
 from perfdojo_sdk.core.transformations.reductions import with_statement
 
@@ -261,9 +261,7 @@ class RebaseSquares(Analysed[Squares]):
         ),
         Requirement(
             "PD-T286",
-            "the target does not allow the new accesses",
-            "{what}",
-            "play the move before annotating scopes and setting locations",
+            *NOT_ALLOWED,
             lambda facts: well_formed(facts.site, facts.rebased.program, facts.rebased.places),
             established_by=("set_location",),
         ),
@@ -491,9 +489,7 @@ class RebaseExponent(Analysed[Exponent]):
         ),
         Requirement(
             "PD-T299",
-            "the target does not allow the new accesses",
-            "{what}",
-            "play the move before annotating scopes and setting locations",
+            *NOT_ALLOWED,
             _exponent_fits,
             established_by=("set_location",),
         ),

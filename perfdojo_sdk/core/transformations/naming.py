@@ -36,7 +36,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.inlining import well_formed
+from perfdojo_sdk.core.transformations.inlining import NOT_ALLOWED, well_formed
 from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
 
 
@@ -255,9 +255,7 @@ class StageExpression(Analysed[Term]):
         ),
         Requirement(
             "PD-T276",
-            "the target does not allow the new accesses",
-            "{what}",
-            "play the move before annotating scopes and setting locations",
+            *NOT_ALLOWED,
             lambda facts: well_formed(facts.site, facts.named.program, facts.named.places),
             established_by=("set_location",),
         ),

@@ -203,6 +203,18 @@ def another_accumulation(program: Program, statement: Statement) -> Refusal | No
     return None
 
 
+TERMS_READ_THE_SUM = (
+    "the terms depend on the sum",
+    "{other} reads what is being added to {target}",
+    "keep the order",
+)
+ACCUMULATED_OTHERWISE = (
+    "the result is accumulated in other ways too",
+    "{other} is of another kind, so the order of the two counts",
+    "give the sum an array of its own with stage_write",
+)
+
+
 def with_statement(node: Node, statement: Statement) -> Node:
     if isinstance(node, Statement):
         return statement

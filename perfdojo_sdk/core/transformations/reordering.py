@@ -19,7 +19,6 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import settle
-from perfdojo_sdk.core.tree import divisors as divisors
 
 
 @frozen

@@ -107,16 +107,32 @@ def _factor_divides(facts: Division) -> Refusal | None:
     return Refusal.of(scope.id, scope.head, size=scope.size, factor=factor)
 
 
-def factor_in_range(facts: Division) -> Refusal | None:
+def _factor_in_range(facts: Division) -> Refusal | None:
     scope, factor = facts.site.scope, facts.factor
     if 1 < factor < scope.size:
         return None
     return Refusal.of(scope.id, scope.head, size=scope.size, factor=factor)
 
 
+FACTOR_IN_RANGE = (
+    "the factor is not between 1 and the size",
+    "a scope of {size} iterations has no inner scope of {factor}",
+    "use a factor larger than 1 and smaller than the size",
+    _factor_in_range,
+)
+
+
 def no_suffix(facts: Facts) -> Refusal | None:
     scope = facts.site.scope
     return Refusal.of(scope.id, scope.head, head=scope.head) if scope.suffix else None
+
+
+NO_SUFFIX = (
+    "the scope already has a suffix",
+    "{head} is already mapped to the hardware",
+    "split first, then annotate",
+    no_suffix,
+)
 
 
 def reaching_outside(site: Site, nest: Scope) -> Access | None:
@@ -145,14 +161,7 @@ class SplitScope(Analysed[Division]):
     place = "scope"
     parameters = (Parameter("factor", int, "iterations of the inner scope", counts=True),)
     requirements = (
-        Requirement(
-            "PD-T101",
-            "the factor is not between 1 and the size",
-            "a scope of {size} iterations has no inner scope of {factor}",
-            "use a factor larger than 1 and smaller than the size",
-            factor_in_range,
-            established_by=("join_ranges", "collapse_scopes"),
-        ),
+        Requirement("PD-T101", *FACTOR_IN_RANGE, established_by=("join_ranges", "collapse_scopes")),
         Requirement(
             "PD-T102",
             "the factor does not divide the size",
@@ -162,14 +171,7 @@ class SplitScope(Analysed[Division]):
             semantic=True,
             established_by=("split_range", "join_ranges", "collapse_scopes"),
         ),
-        Requirement(
-            "PD-T103",
-            "the scope already has a suffix",
-            "{head} is already mapped to the hardware",
-            "split first, then annotate",
-            no_suffix,
-            established_by=NO_MOVE,
-        ),
+        Requirement("PD-T103", *NO_SUFFIX, established_by=NO_MOVE),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -232,6 +234,14 @@ class Pair(Facts):
         if len(scope.body) == 1 and isinstance(inner, Scope):
             return Pair(site, inner)
         return Refusal.of(scope.id, scope.head, head=scope.head)
+
+
+PERFECTLY_NESTED = (
+    "the scopes are not perfectly nested",
+    "{head} holds something else than exactly one scope",
+    "separate its children with fission_scope first",
+    None,
+)
 
 
 def _inner_not_lockstep(facts: Pair) -> Refusal | None:
@@ -302,14 +312,7 @@ class SwapScopes(Analysed[Pair]):
     name = "swap_scopes"
     place = "scope"
     requirements = (
-        Requirement(
-            "PD-T111",
-            "the scopes are not perfectly nested",
-            "{head} holds something else than exactly one scope",
-            "separate its children with fission_scope first",
-            None,
-            established_by=("fission_scope",),
-        ),
+        Requirement("PD-T111", *PERFECTLY_NESTED, established_by=("fission_scope",)),
         Requirement(
             "PD-T112",
             "a lockstep scope must stay innermost",

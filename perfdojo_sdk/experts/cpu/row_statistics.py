@@ -13,6 +13,7 @@ from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.steps import join_distant, largest_divisor, perfect_nest, split
+from perfdojo_sdk.experts.steps import inline_everywhere
 from perfdojo_sdk.search.play import Play
 
 #: Elements of a block below which its bookkeeping costs more than a second pass.
@@ -27,11 +28,7 @@ def compute_again(play: Play) -> None:
         definitions = [s for s in play.statements() if s.target.array == buffer.name]
         if len(definitions) != 1 or definitions[0].accumulate or not _cheap(play, definitions[0]):
             continue
-        kept, inlined = play.trace, True
-        for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
-            inlined = inlined and play.may("inline_definition", reader, array=buffer.name) is not None
-        if not inlined or not play.may("remove_dead", buffer.name):
-            play.trace = kept
+        inline_everywhere(play, buffer.name)
 
 
 def _cheap(play: Play, definition: Statement) -> bool:

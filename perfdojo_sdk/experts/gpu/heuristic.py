@@ -28,7 +28,7 @@ from perfdojo_sdk.experts.gpu.steps import (
     share,
 )
 from perfdojo_sdk.experts.gpu.tiles import MOST_PARTS, play_tiles
-from perfdojo_sdk.experts.steps import neighbour, separate
+from perfdojo_sdk.experts.steps import inline_everywhere, neighbour, separate
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
@@ -236,8 +236,4 @@ def _compute_again(play: Play) -> None:
             continue
         if not any(r.array in play.program.inputs for r in definitions[0].reads):
             continue
-        kept, inlined = play.trace, True
-        for reader in [s.id for s in play.statements() if any(r.array == buffer.name for r in s.reads)]:
-            inlined = inlined and play.may("inline_definition", reader, array=buffer.name) is not None
-        if not inlined or not play.may("remove_dead", buffer.name):
-            play.trace = kept
+        inline_everywhere(play, buffer.name)

@@ -37,12 +37,4 @@ class CudaHooks(GpuHooks):
 
 
 HOOKS = CudaHooks("cuda_gh200", "perfdojo-cuda-gh200", __name__, NOTICE)
-perfdojo_targets = HOOKS.perfdojo_targets
-perfdojo_code_generator = HOOKS.perfdojo_code_generator
-perfdojo_runner = HOOKS.perfdojo_runner
-perfdojo_heuristic_pass = HOOKS.perfdojo_heuristic_pass
-perfdojo_math_accuracy = HOOKS.perfdojo_math_accuracy
-perfdojo_roofline_bound = HOOKS.perfdojo_roofline_bound
-perfdojo_packager = HOOKS.perfdojo_packager
-perfdojo_time_breakdown = HOOKS.perfdojo_time_breakdown
-perfdojo_doctor_probes = HOOKS.perfdojo_doctor_probes
+globals().update(HOOKS.by_name())

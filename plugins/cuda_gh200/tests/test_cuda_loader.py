@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from cuda_support import emitted
-from perfdojo_cuda_gh200.loader import ArgumentError, GpuKernel, kernel_of
+from perfdojo_cuda_gh200.loader import _LOADER, ArgumentError, GpuKernel, kernel_of
 from stand_in import StandIn
 from test_cuda_device import TWO, N, double, plus_one
 
 from perfdojo_sdk.codegen.gpu.figures import read, read_workspace
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.library import gpu_loader
 
 
 class Tensor:
@@ -81,3 +82,14 @@ def test_a_library_without_machine_code_says_so() -> None:
     with pytest.raises(UnavailableError) as refused:
         kernel(stand_in(), ())
     assert refused.value.code == "PD-L042" and "nvrtc" in (refused.value.hint or "")
+
+
+def test_where_there_is_no_gpu_loading_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> Any:
+        raise OSError("no driver is installed")
+
+    monkeypatch.setattr(gpu_loader, "kernel_files", lambda library, name: ({}, ()))
+    with pytest.raises(UnavailableError) as refused:
+        replace(_LOADER, driver=no_driver).load("library", "k")
+    assert refused.value.code == "PD-L043" and refused.value.why == "no driver is installed"
+    assert refused.value.hint == "run on a machine with an NVIDIA GPU"

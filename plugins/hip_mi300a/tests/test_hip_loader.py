@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import ctypes
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from perfdojo_hip_mi300a.driver import HipGpu, load
-from perfdojo_hip_mi300a.loader import ArgumentError, GpuKernel, kernel_of
+from perfdojo_hip_mi300a.loader import _LOADER, ArgumentError, GpuKernel, kernel_of
 from test_hip_device import IMAGE, Build, N, stand_in, two  # noqa: F401
 
 from perfdojo_sdk.codegen.gpu.figures import read, read_workspace
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.library import gpu_loader
 
 
 class Tensor:
@@ -60,3 +61,14 @@ def test_a_library_without_machine_code_says_so(stand_in: Build) -> None:  # noq
     with pytest.raises(UnavailableError) as refused:
         kernel(load([str(stand_in())]), "kernel.s")
     assert refused.value.code == "PD-L042" and "zig" in (refused.value.hint or "")
+
+
+def test_where_there_is_no_gpu_loading_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_driver() -> Any:
+        raise OSError("no driver is installed")
+
+    monkeypatch.setattr(gpu_loader, "kernel_files", lambda library, name: ({}, ()))
+    with pytest.raises(UnavailableError) as refused:
+        replace(_LOADER, driver=no_driver).load("library", "k")
+    assert refused.value.code == "PD-L043" and refused.value.why == "no driver is installed"
+    assert refused.value.hint == "run on a machine with an AMD GPU and ROCm"

@@ -71,7 +71,7 @@ def test_generic_moves_lead_to_streams_and_repetition() -> None:
     source = compiled(play.program)
     golden("dmatmul_interleaved.s", source.code)
     artifact = GAME.compile(source)
-    legs = verification.verify(play.trace, GAME.rules, artifact, GAME.runner, {}, 1, 0)
+    legs = verification.verify(verification.Subject(play.trace, GAME.rules, artifact, GAME.runner, {}, 1, 0))
     assert legs.passed, legs.failure
     given = {"a": np.ones((4, 16)), "b": np.ones((16, 8))}
     cycles = run(play.program, given).details["snitch.cycles"]

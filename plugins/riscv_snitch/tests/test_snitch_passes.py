@@ -100,7 +100,7 @@ def test_what_passes_play_is_verified(selection: str) -> None:
     _, greedily, games = played(selection)
     trace = min((*greedily, *games), key=cycles)
     artifact = GAME.compile(GAME.generator.generate(trace.program, "pd_pass"))
-    legs = verification.verify(trace, GAME.rules, artifact, GAME.runner, ACCURACY, 1, 0)
+    legs = verification.verify(verification.Subject(trace, GAME.rules, artifact, GAME.runner, ACCURACY, 1, 0))
     assert trace.steps and legs.passed, legs.failure
 
 

@@ -155,5 +155,7 @@ def test_it_is_one_move_and_verified() -> None:
     program = parse((HEAD.replace("{0}", "f64") + text).replace("8:freps", "8"), DIALECT)
     trace = Trace(program).play(GAME.rules, Move.of("annotate_scope", "s1", suffix="freps"))
     artifact = GAME.compile(compiled(trace.program))
-    legs = verification.verify(trace, GAME.rules, artifact, GAME.runner, {}, 1, 0, GAME.generator)
+    legs = verification.verify(
+        verification.Subject(trace, GAME.rules, artifact, GAME.runner, {}, 1, 0, GAME.generator)
+    )
     assert legs.passed, legs.failure

@@ -1,0 +1,147 @@
+"""Executions in which C calls the kernel: two callers at once, results handed over, what is its caller's.
+
+``callers_c.py`` has the C.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.measure.guard_pages import CACHE_LINE, Room
+from perfdojo_sdk.measure.kernel_calls import Guarded, Refused, check_status
+from perfdojo_sdk.measure.process_state import changed, surroundings, threads_that_take_signals
+from perfdojo_sdk.measure.trial import (
+    ALONE,
+    FEWEST_CALLS,
+    SOME_S,
+    TOGETHER,
+    Stage,
+    Trial,
+    other_inputs,
+    room_like,
+)
+
+#: Seconds for two callers to meet: they share the processor with whatever else runs.
+MEETING_S = 0.05
+#: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
+#: seconds, as where other work keeps them from running at once.
+MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
+#: How often another thread waits for results, at most: some times for each cache line of theirs. And seconds;
+#: so many where other work keeps the two from running at once.
+MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
+#: Arrays up to which the harness of two callers goes.
+MOST_ARRAYS = 64
+
+
+def two_callers(trial: Trial) -> None:
+    """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
+    by call, so that the two hardly ever wait for each other."""
+    first, kernel = trial.stage, trial.kernel
+    first.call("middle")
+    with other_inputs(first) as inputs:
+        outputs, alone = ([room_like(room) for room in first.outputs] for _ in range(2))
+        workspaces = first.workspace, room_like(first.workspace)
+        size = kernel.workspace_bytes(ALONE)
+        workspaces[1].place("middle", 0, (size,))
+        check_status(kernel.enter([*inputs, *alone], workspaces[1], size, ALONE))
+        arrays = [*first.inputs, *first.outputs], [*inputs, *outputs]
+        expected = first.expected, [room.bits for room in alone]
+        for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
+            size = kernel.workspace_bytes(count)
+            for room in workspaces:
+                room.place("middle", 0, (size,))
+            callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
+            _harness(trial).pd_two_callers(kernel.entry, callers)
+            for caller in callers:
+                _check_caller(caller, first, "{} is not what the caller gets who calls alone")
+            for room in (*first.outputs, *outputs, *workspaces):
+                room.check_guards()
+
+
+def handed_over(trial: Trial) -> None:
+    """Another thread waits until the caller says that the call is over, and looks at the results: it does not
+    see what has not left the caller's processor by then."""
+    stage = trial.stage
+    size = stage.arrange("middle", ALONE)
+    caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
+    lines = sum(output.bits.nbytes for output in stage.outputs) // CACHE_LINE
+    caller.meetings = min(MOST_HANDED, max(MEETINGS, 8 * lines))
+    caller.few, caller.seconds, caller.patience = caller.meetings // 4, HANDING_S, HANDING_PATIENCE_S
+    _harness(trial).pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
+    _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
+
+
+def kept_for_caller(trial: Trial) -> None:
+    stage = trial.stage
+    for count in (ALONE, TOGETHER):
+        size = stage.arrange("middle", count)
+        caller = _caller(count, size, stage.arrays, stage.workspace, stage.expected)
+        _harness(trial).pd_keep(trial.kernel.entry, ctypes.byref(caller))
+        check_status(caller.status)
+        if caller.wrong:
+            raise Refused("wrong_result", "the kernel changes a register that is its caller's")
+        if differs := changed(trial.kernel.around, surroundings()):
+            raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
+        stage.check()
+    if threads_that_take_signals():
+        raise Refused("wrong_result", "threads that the kernel starts take signals, which are its caller's")
+
+
+def _harness(trial: Trial) -> ctypes.CDLL:
+    return ctypes.CDLL(harness_file(trial.job))
+
+
+def harness_file(job: Mapping[str, Any]) -> str:
+    """The file of what C calls. A kernel may have changed the current folder."""
+    return os.path.join(job["folder"], "callers.so")
+
+
+def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
+    check_status(caller.status)
+    if caller.wrong:
+        raise Refused("wrong_result", says.format(stage.outputs[caller.wrong - 1].name))
+
+
+class Caller(ctypes.Structure):
+    """``struct caller`` of the harness."""
+
+    _fields_ = (
+        ("arrays", ctypes.c_void_p * 64), ("workspace", ctypes.c_void_p), ("bytes", ctypes.c_size_t),
+        ("threads", ctypes.c_int), ("inside", ctypes.c_long), ("calls", ctypes.c_long),
+        ("meetings", ctypes.c_long), ("few", ctypes.c_long), ("outputs", ctypes.c_long),
+        ("seconds", ctypes.c_double), ("patience", ctypes.c_double),
+        ("result", ctypes.c_void_p * 64), ("expected", ctypes.c_void_p * 64), ("size", ctypes.c_size_t * 64),
+        ("status", ctypes.c_int), ("wrong", ctypes.c_int),
+    )  # fmt: skip
+
+
+def _caller(
+    count: int,
+    size: int,
+    arrays: Sequence[Guarded],
+    workspace: Room,
+    expected: Sequence[np.ndarray[Any, Any]],
+) -> Caller:
+    outputs = arrays[len(arrays) - len(expected) :]
+    caller = Caller(
+        workspace=workspace.address if size else None,
+        bytes=size,
+        threads=count,
+        calls=FEWEST_CALLS - 1,
+        meetings=MEETINGS,
+        few=FEW_MEETINGS,
+        seconds=MEETING_S,
+        patience=MEETING_PATIENCE_S,
+        outputs=len(outputs),
+    )
+    for k, array in enumerate(arrays):
+        caller.arrays[k] = array.address
+    for k, (output, bits) in enumerate(zip(outputs, expected, strict=True)):
+        caller.result[k], caller.expected[k], caller.size[k] = output.address, bits.ctypes.data, bits.nbytes
+    return caller

@@ -1,0 +1,80 @@
+"""Arrays between inaccessible pages: whoever leaves one by a byte, reading or writing, dies or is seen."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.measure.kernel_calls import CARRIER, Guarded, bytes_of, poison_of
+
+PAGE = mmap.PAGESIZE
+#: Bytes that are inaccessible on either side of a room.
+WALL = max(PAGE, 1 << 16)
+#: Bytes, beyond which addresses look alike again to whatever a processor does.
+CACHE_LINE = 64
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Room(Guarded):
+    """Memory for one array between two walls; the array moves about in it."""
+
+    def __init__(self, name: str, shape: tuple[int, ...], dtype: str, alignment: int) -> None:
+        self.name, self.dtype, self.shape, self.checksum = name, dtype, shape, 0
+        self.step = max(alignment, np.dtype(CARRIER[dtype]).itemsize)
+        size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
+        memory = mmap.mmap(-1, size + 2 * WALL, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)  # to touch it page by page may take longer than the calls
+        whole = np.frombuffer(memory, np.uint8)
+        for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
+            if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
+                raise MemoryError
+        self.inside = whole[WALL : WALL + size]
+        self.at = -1
+
+    def allow(self, access: int) -> None:
+        """Access to all of the room, as ``mprotect`` names it."""
+        if _libc.mprotect(
+            ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
+        ):
+            raise MemoryError
+
+    def place(
+        self, where: str | int, number: int, shape: tuple[int, ...] | None = None, turn: int = 0
+    ) -> bool:
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or so many bytes behind the middle; or
+        ``odd``: at first at no multiple of more than has to be, and differently for arrays of different
+        numbers; with each ``turn`` an element on. Whether it has moved."""
+        shape, before = self.shape if shape is None else shape, self.at
+        places = {
+            "start": 0,
+            "middle": PAGE,
+            "odd": PAGE + self.step * (2 * number + 1 + turn) % CACHE_LINE,
+            "end": (self.inside.size - bytes_of(shape, self.dtype)) // self.step * self.step,
+        }
+        self.at = PAGE + where if isinstance(where, int) else places[where]
+        self.lie(self.inside, self.at, shape)
+        return before != self.at
+
+
+#: Where all rooms lie, or each of them; those that are not named, in the middle.
+Where: TypeAlias = str | Mapping[Room, str | int]
+
+
+def same(room: Room, bits: np.ndarray[Any, Any]) -> bool:
+    one, other = ctypes.c_void_p(room.address), ctypes.c_void_p(bits.ctypes.data)
+    return not bits.nbytes or not _libc.memcmp(one, other, ctypes.c_size_t(bits.nbytes))
+
+
+def untouched(room: Room) -> bool:
+    """True if the array is all poison: its first element is, and each equals the one before."""
+    step = room.bits.itemsize
+    one, next_one = ctypes.c_void_p(room.address), ctypes.c_void_p(room.address + step)
+    alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(room.bits.nbytes - step))
+    return alike and int(room.bits[0]) == poison_of(room.dtype, 0)

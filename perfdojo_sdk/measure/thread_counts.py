@@ -1,0 +1,104 @@
+"""Execution ``threads``: the kernel on many numbers of threads, among them those that nobody means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from perfdojo_sdk.core.interface import MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.measure.guard_pages import CACHE_LINE, Room, untouched
+from perfdojo_sdk.measure.kernel_calls import Refused, check_status, poison_of
+from perfdojo_sdk.measure.trial import ALONE, FEWEST_CALLS, FEWEST_COUNTS, TOGETHER, Trial
+
+#: Seconds for threads that use one place of the workspace to collide: these share the processor with whatever
+#: else runs, and what one overwrites is seen only at that very moment.
+COLLIDING_S = 0.3
+#: Numbers of threads up to which they are given that time; of more, calls only as they come.
+FEW_THREADS = 3
+#: Seconds in which many numbers of threads are tried; those beyond so many, in any case.
+COUNTING_S, MANY_THREADS = 0.2, 64
+#: Numbers of threads that nobody means: the least and the largest that the argument can be.
+LEAST_THREADS, MOST_THREADS = -(1 << 31), (1 << 31) - 1
+
+
+def threads(trial: Trial) -> None:
+    counts = trial.stage.counts
+    for count in counts[:FEWEST_COUNTS]:
+        _with_threads(trial, count, _collide)
+    end = time.monotonic() + COUNTING_S
+    for count in counts[FEWEST_COUNTS:]:
+        if count > MANY_THREADS or time.monotonic() < end:
+            _with_threads(trial, count, _collide)
+    for count in (0, -1, LEAST_THREADS):
+        _with_threads(trial, count, _as_one)
+    for count in (MAX_THREADS + 1, MOST_THREADS):
+        _with_threads(trial, count, _too_many)
+
+
+def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]) -> None:
+    trial.tell("threads", str(count))
+    try:
+        action(trial, count)
+    except Refused as refused:
+        raise Refused(refused.reason, f"on {number_of(count, 'threads')}: {refused.detail}") from None
+
+
+def _collide(trial: Trial, count: int) -> None:
+    """One call; many where each thread has a slot of the workspace: two that use one seldom meet there."""
+    stage = trial.stage
+    stage.call("end", count)
+    size = stage.kernel.workspace_bytes(count)
+    if size <= stage.kernel.workspace_bytes(ALONE):
+        return
+    end = time.monotonic() + COLLIDING_S * (count <= FEW_THREADS)
+    while time.monotonic() < end:
+        check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
+        stage.check()
+    if count <= trial.job["busy_threads"] and stage.kernel.used().threads >= count:
+        _uses_its_slots(trial, size, count)
+
+
+def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
+    """Threads with slots of their own have written into all of them. Where two threads use one, another slot
+    is left as it was, whether they have met or not; for some number of threads, the last."""
+    stage = trial.stage
+    left = _unused(stage.workspace)
+    for _ in range(FEWEST_CALLS):  # a thread may come late to work that others have done meanwhile
+        stage.call("end", ALONE)
+        spare = _unused(stage.workspace)
+        if left <= spare + CACHE_LINE:
+            return
+        stage.call("end", count)
+        left = min(left, _unused(stage.workspace))
+    raise Refused(
+        "wrong_result",
+        f"of {size} bytes of workspace that the kernel asks for, it leaves the last {left} as they are,"
+        f" {spare} on one thread: threads share what each should have of its own",
+    )
+
+
+def _unused(room: Room) -> int:
+    """Bytes at its end that are still poison."""
+    written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
+    return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
+
+
+def _as_one(trial: Trial, count: int) -> None:
+    """Fewer than one count as one."""
+    trial.stage.call("end", count)
+
+
+def _too_many(trial: Trial, count: int) -> None:
+    """More threads than any kernel runs on: it says so and writes nothing, or does without them."""
+    stage = trial.stage
+    size = stage.arrange("end", TOGETHER)
+    status = stage.kernel.enter(stage.arrays, stage.workspace, size, count)
+    if status == 0:
+        stage.check()
+    elif status not in (TOO_MANY_THREADS, WORKSPACE_TOO_SMALL):
+        raise Refused("wrong_result", f"the kernel returned {status} instead of {TOO_MANY_THREADS}")
+    elif not all(map(untouched, stage.outputs)):
+        raise Refused("wrong_result", "the kernel refuses, and writes all the same")

@@ -1,0 +1,119 @@
+"""A kernel about to be put through executions: where its arrays lie, and what it must compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.measure.forked import Tell
+from perfdojo_sdk.measure.guard_pages import Room, Where, same
+from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, check_status, compare
+
+#: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
+CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
+#: Numbers of threads that are tried in any case, the first of the job's.
+FEWEST_COUNTS = 10
+#: Bytes of workspace beyond which a number of threads that no user has is left out.
+MOST_WORKSPACE = 64 << 20
+#: Numbers of threads that other executions than ``threads`` use.
+ALONE, TOGETHER = 1, 2
+
+
+class Stage:
+    """One caller: its inputs, outputs and workspace, and the results that it must get."""
+
+    def __init__(
+        self, kernel: Kernel, memory: Memory, expected: list[np.ndarray[Any, Any]], job: Mapping[str, Any]
+    ) -> None:
+        self.kernel, self.memory, self.expected = kernel, memory, expected
+        alignment = job["array_alignment"]
+
+        def room(like: Guarded) -> Room:
+            return Room(like.name, like.array.shape, like.dtype, alignment)
+
+        self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
+        self.counts = tuple(
+            count
+            for number, count in enumerate(job["thread_counts"])
+            if number < FEWEST_COUNTS or kernel.workspace_bytes(count) <= MOST_WORKSPACE
+        )
+        most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
+        self.workspace = Room("the workspace", (most,), "u8", alignment)
+
+    @property
+    def arrays(self) -> list[Room]:
+        return [*self.inputs, *self.outputs]
+
+    @property
+    def rooms(self) -> list[Room]:
+        return [*self.arrays, self.workspace]
+
+    def arrange(self, where: Where, threads: int, less: int = 0, turn: int = 0) -> int:
+        """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
+        size = self.kernel.workspace_bytes(threads) - less
+        for number, room in enumerate(self.rooms):
+            place = where if isinstance(where, str) else where.get(room, "middle")
+            moved = room.place(place, number, (size,) if room is self.workspace else None, turn)
+            if moved and number < len(self.inputs):
+                room.bytes[:] = self.memory.inputs[number].bytes
+        for room in (*self.outputs, self.workspace):
+            room.poison(0)
+        return size
+
+    def call(self, where: Where, threads: int = ALONE, turn: int = 0) -> None:
+        size = self.arrange(where, threads, turn=turn)
+        check_status(self.kernel.enter(self.arrays, self.workspace, size, threads))
+        self.check()
+
+    def check(self) -> None:
+        """After a call: nothing around the arrays is changed, and the results are the expected ones."""
+        for room in self.rooms:
+            room.check_guards()
+        if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
+            compare(self, self.expected, "differ from those of a plain call")
+
+    def check_inputs(self) -> None:
+        """After all calls at one place, that none has changed an input."""
+        for room, given in zip(self.inputs, self.memory.inputs, strict=True):
+            if not same(room, given.bytes):
+                raise Refused("input_modified", f"the kernel changed its input {room.name}")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """The inputs that all executions of one kernel share."""
+
+    kernel: Kernel
+    stage: Stage
+    job: Mapping[str, Any]
+    call_s: float
+    """Seconds of one plain call."""
+    tell: Tell = lambda *_: None
+    """The callback for progress messages."""
+
+
+def room_like(room: Room) -> Room:
+    """Another one for such an array."""
+    other = Room(room.name, room.shape, room.dtype, room.step)
+    other.place("middle", 0)
+    return other
+
+
+@contextmanager
+def other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
+    """Other inputs in the very same memory, one element further on: the last is the first one, again."""
+    found: list[Guarded] = []
+    for room in stage.inputs:
+        step = room.bits.itemsize
+        room.after[:step] = room.bytes[:step]
+        other = copy(room)
+        other.address = room.address + step
+        found.append(other)
+    yield found
+    for room in stage.inputs:
+        room.lie(room.inside, room.at, room.shape)

@@ -1,0 +1,72 @@
+"""Rows: parts of a program that share nothing but inputs, so that a few of them stand for a large program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+
+from perfdojo_sdk.core.expression import AffineExpr
+from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.verify.reduced import statement_instances
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Each tuple of iterations of the outermost levels computes output cells of its own, from inputs alone.
+
+    All cells of one tuple are a row, however many dimensions they have.
+    """
+
+    sizes: tuple[int, ...]
+    """Iterations of each level."""
+    dimensions: Mapping[str, tuple[int, ...]]
+    """Array -> for each level the dimension whose subscript is that level's iterator."""
+
+    @property
+    def count(self) -> int:
+        return prod(self.sizes)
+
+    def shape(self, array: str, whole: tuple[int, ...], rows: int) -> tuple[int, ...]:
+        """The shape of so many rows of an array."""
+        return (rows, *(whole[k] for k in self.within(array, len(whole))))
+
+    def within(self, array: str, rank: int) -> tuple[int, ...]:
+        """The dimensions that a row has."""
+        return tuple(k for k in range(rank) if k not in self.dimensions[array])
+
+
+def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
+    """The decomposition of a program into independent rows of at most ``row_instances`` instances, or None.
+
+    As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
+    down to it are perfectly nested, those of one level have one size, and every array that is written
+    uses the level's iterator, alone, in one and the same dimension wherever it appears.
+    """
+    instances = statement_instances(program)
+    written = [b for b in program.buffers if any(o.writes for o in program.occurrences[b.name])]
+    sizes: list[int] = []
+    dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
+    nodes = program.body
+    while nodes and (not sizes or instances > row_instances * prod(sizes)):
+        scopes = [node for node in nodes if isinstance(node, Scope)]
+        if len(scopes) < len(nodes) or len({scope.size for scope in scopes}) != 1:
+            break
+        found = {b: _dimension_of(program, b, len(sizes)) for b in written}
+        if None in found.values():
+            break
+        sizes.append(scopes[0].size)
+        for buffer, dimension in found.items():
+            assert dimension is not None
+            dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
+        nested = all(len(scope.body) == 1 for scope in scopes)
+        nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
+    return Rows(tuple(sizes), dimensions) if sizes else None
+
+
+def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
+    """The dimension in which every access of the buffer has the level's iterator alone."""
+    accesses = [o.access for o in program.occurrences[buffer.name]]
+    alone = AffineExpr.level(level)
+    return next((k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None)
