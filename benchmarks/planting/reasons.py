@@ -133,8 +133,8 @@ REASONS: Sequence[Reason] = (
         r"rows-done-twice",
         r".*",
         r"",
-        "an iteration writes what no other reads, and gives the same twice unless it adds to a cell that it does"
-        " not set first; then any input shows it",
+        "an iteration writes what no other reads, and gives the same twice unless it adds to a cell that it"
+        " does not set first; then any input shows it",
     ),
     Reason(
         r"sum-from-1e-30",
