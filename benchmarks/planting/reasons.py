@@ -385,6 +385,21 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"¶    fadd\.[sd] .*\n\3:",
     ),
     Reason(
+        r".*",
+        r"[ds]?(softmax|gelu)",
+        r"",
+        "no dividend is above 1, and no divisor below: no quotient is large",
+        _between(r"_div_large:", r"_div_small:"),
+    ),
+    Reason(
+        r"rounds-up",
+        _NORM,
+        r"^fmul\.s ",
+        "a mean of as many squares as a power of two: exact unless denormal, and an epsilon of 1e-5 is added",
+        r"\A(?=[^¶]*sqrt\(\w+\[[^\]]*\] / (?:[248]|16|32|64|128|256|512|1024) \+ 1e-05\))"
+        r"[\s\S]*¶    fmul\.s .*\n(?:    (?:fmul\.s|fld) .*\n)*    fadd\.s ",
+    ),
+    Reason(
         r"rescued-result-dropped|unusual-arguments-not-rescued",
         r"s?softmax",
         r"^jal ra, |^bnez t\d, ",
