@@ -604,7 +604,7 @@ def test_a_fault_in_the_runtime_of_emitted_code(plant: str, monkeypatch: pytest.
 
 
 def partial_request(*args: object, **options: object) -> RunRequest:
-    """With a shorter time-out: some of these kernels wait for ever."""
+    """A request with a shorter time-out, since some of these kernels wait for ever."""
     return RunRequest(*args, **{**options, "timeout_s": 20.0})  # type: ignore[arg-type]
 
 

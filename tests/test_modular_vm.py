@@ -156,7 +156,7 @@ def test_too_large_for_its_memory_is_left_to_the_interpreter(monkeypatch: pytest
 
 
 def test_rules_are_looked_at_where_something_changed() -> None:
-    """With the program before at hand, the same moves break the same rules: mutants leave the language."""
+    """The check of what a move changed finds the same violations as a check of the whole program."""
     broken = 0
     for mutant in mutants(RULES):
         for seed in range(2):

@@ -256,7 +256,7 @@ def test_reasons_met_on_arm_hold_for_what_they_are_proved_for() -> None:
 
 
 def test_each_fault_of_strangers_has_a_place() -> None:
-    """Of those that only a call shows, in whatever instruction set."""
+    """Each fault that only the way of calling shows fits the code of some instruction set."""
     _, grounds = looked_at(VECTORS[:2], *CALLED)
     plants = [p for p in STRANGERS if p.shows == "execution" and p.file in ("", "pd_runtime\\.h")]
     nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]

@@ -81,7 +81,7 @@ def test_one_that_forks_and_ends_over_and_over_is_ended(each: str, forks: bool, 
 
 
 def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> None:
-    """Who forks and ends is dead when it is met; its child is there then."""
+    """A process that forked and ended is found dead, but its child is still alive."""
     pids = [os.fork()]
     if not pids[0]:
         os._exit(0)
@@ -101,7 +101,7 @@ def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> No
 
 @WAYS
 def test_the_current_folder_is_the_kernel_s_to_change(forks: bool, tmp_path: Path) -> None:
-    """What is read and written after its call lies where it lay."""
+    """The harness finds its files after a kernel has changed the current folder."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     x = np.arange(N, dtype=np.float32)

@@ -722,7 +722,7 @@ class _Claiming(Rules):
 
 @pytest.mark.parametrize("name", ["join_scopes", "fission_scope", "reuse_dims"])
 def test_moves_without_their_semantic_reasons_are_caught(name: str) -> None:
-    """With a reason to refuse switched off, some refused move must be damage that is found."""
+    """Moves that become legal without a semantic requirement include some that the leg rejects."""
     move_class = GENERIC[name]
     mutants = {r.code: move_class.without(r.code) for r in move_class.requirements if r.semantic}
     programs = (walk(root, seed, 3).program for seed in range(12) for root in (SOFTMAX, MATMUL))

@@ -1,4 +1,4 @@
-"""What the toy target offers around its kernels: a figure beside the time, a report in each library."""
+"""The toy target's services around its kernels: a figure beside the time, a report in each library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEARD: list[str] = []
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """How long a run took as a whole, its child process and its inputs included."""
+    """The duration of a whole run, with its child process and its inputs."""
 
     name: str = "stopwatch"
 
