@@ -129,10 +129,11 @@ class Refusal:
         code: str = "",
         **words: object,
     ) -> Refusal:
-        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
+        """A refusal. ``nodes``: those at fault besides ``at``. A mark that is an access is also the access
+        at fault.
 
-        What is not of a fact's type is a word under the same name: packages gave such words before there
-        were facts.
+        A value that has not the type of a fact becomes a word of that name: packages gave such words before
+        there were facts.
         """
         if not isinstance(nodes, tuple):
             words["nodes"], nodes = nodes, ()
@@ -171,7 +172,7 @@ class Refusal:
         }
 
 
-#: What a requirement says that no move can establish.
+#: ``established_by`` of a requirement that no move can establish.
 NO_MOVE: tuple[str, ...] = ()
 
 
@@ -179,9 +180,10 @@ NO_MOVE: tuple[str, ...] = ()
 class Requirement(Generic[_Asked]):
     """One reason for which a transformation can refuse.
 
-    ``test`` is asked about the facts and answers None (holds), a :class:`Kind` (holds, at that price), a
-    :class:`Legal` (the same, with laws that depend on the site) or a :class:`Refusal`. None in its place:
-    :meth:`Transformation.analyse` refuses for this requirement, and where it holds, it costs its law.
+    ``test`` gets the facts and returns None if the requirement holds, a :class:`Kind` if it holds and the
+    move then changes as much, a :class:`Legal` for the same with laws that depend on the site, or a
+    :class:`Refusal`. Without a test, :meth:`Transformation.analyse` refuses for this requirement, and a move
+    that it allows uses the requirement's law, if there is one.
     ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
     """
 
@@ -213,7 +215,7 @@ _EXACTLY = Legal()
 
 @frozen
 class Rejection:
-    """The answer of a check that refuses a move; words are made only when somebody looks."""
+    """The answer of a check that refuses a move; its sentences are made only when they are read."""
 
     requirement: Requirement[Any]
     refusal: Refusal
@@ -251,7 +253,7 @@ class Rejection:
 
 
 def _filled(sentence: str, refusal: Refusal) -> str:
-    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
+    """The sentence with the words filled in; unchanged if the words that a plugin gives do not fit."""
     try:
         return filled(sentence, refusal.sentence_words)
     except (LookupError, TypeError, ValueError, AttributeError):
@@ -349,7 +351,7 @@ class Facts:
 
 
 class Checked(NamedTuple):
-    """A legal move, with the facts that its rewrite goes on with."""
+    """A legal move, with the facts for its rewrite."""
 
     facts: Any
     legal: Legal
@@ -374,10 +376,10 @@ _PLACES: Mapping[str, tuple[type, ...]] = {
 
 
 class Transformation(ABC):
-    """One kind of move. Subclasses hold no state; all of them is in these attributes and methods.
+    """One kind of move. A subclass defines these attributes and methods, and holds no state.
 
     The class docstring is the documentation page: a sentence, then ``before:`` and ``after:``. A move that
-    needs no facts beyond its site is written with it in their place; others are :class:`Analysed`.
+    needs no facts beyond its site takes the site in their place; others inherit :class:`Analysed`.
     """
 
     name: ClassVar[str]
@@ -398,9 +400,10 @@ class Transformation(ABC):
         """Moves worth checking on this program; the check decides."""
 
     def analyse(self, site: Site) -> Any:
-        """The facts about a site, or a :class:`Refusal` of a place of the wrong kind. As it stands: the site.
+        """The facts about a site, or a :class:`Refusal` of a place of the wrong kind; by default, the site.
 
-        Nothing that protects meaning is refused here, for a mutant has to do without it.
+        An analysis must not refuse what could make a result wrong: a mutant leaves out a requirement, and
+        cannot leave out the analysis.
         """
         return site
 
@@ -414,7 +417,7 @@ class Transformation(ABC):
     def relation(self, facts: Any, result: Program, /) -> Relation:
         """The origin of each statement instance of ``result``; made only when verifying.
 
-        As it stands: the same statements with the same iterators, in another order or storage.
+        By default, the same statements with the same iterators, in another order or storage.
         """
         return {}
 
@@ -528,7 +531,7 @@ class Objection:
 LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
 """A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
 
-One with an attribute ``requirements`` tells with it which requirements its objections may name.
+Its attribute ``requirements``, if there is one, lists the requirements that its objections may hold.
 """
 
 _VETO = Requirement[Any](

@@ -90,11 +90,11 @@ class LocationFile(Strict):
     copy_out_only: bool = False
     """It is written, then copied to another array, and nothing else (a window with a store of its own)."""
     fetch_ahead: bool = False
-    """Filling it also asks for what the next iteration of the outermost scope will fill it with."""
+    """Filling it also prefetches what the next iteration of the outermost scope will fill it with."""
     lead_bytes: int = Field(0, ge=0)
-    """Copying between it and memory also asks for the memory this many bytes further on."""
+    """Copying between it and memory also prefetches the memory this many bytes further on."""
     second_cache: bool = False
-    """Memory that is asked for in that way goes into the second cache, and not into the first."""
+    """Prefetched memory goes into the second-level cache, and not into the first."""
     past_caches: bool = False
     """Copies out of it to memory bypass the caches."""
     max_bytes: int | None = Field(None, ge=1)

@@ -118,7 +118,7 @@ def _rounded_in(node: Node, arrays: frozenset[str], dtype: str) -> Node:
 
 
 def _rounded(value: Expression, dtype: str) -> Expression:
-    """The value in the shorter dtype; what only came from there needs no rounding again."""
+    """The value in the shorter dtype; a value that was converted from it is not rounded again."""
     if isinstance(value, Literal):
         return Literal(value.value, dtype)
     if isinstance(value, Cast) and value.argument.dtype == dtype:
