@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
 
 RECORDS, TUNED, LOCK = "records.sqlite", "tuned", ".lock"
-#: What is written in a library's folder by others than :func:`package`, which looks at each step itself.
+#: Files in a library's folder that are written outside of :func:`package`, which checks for links itself.
 _NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
 
 
 class Observer:
-    """Hears how far a build is; override what is of interest."""
+    """A listener to the progress of a build; override the methods of interest."""
 
     def started(self, kernel: Kernel, number: int, count: int) -> None:
         """Kernel ``number`` (from 1) of ``count`` begins."""
@@ -124,7 +124,7 @@ def build_library(
     from perfdojo_sdk.store.database import Records
 
     with exclusive(directory), ExitStack() as opened:
-        # Before there are records: in a folder that is refused, none are left.
+        # Before the records are opened, so that none are left in a folder that is refused.
         existing = (
             ExistingLibrary(directory, None) if start_over else existing_library(directory, target.name)
         )
@@ -228,7 +228,7 @@ def _one(
 
 
 def _no_folder(directory: Path) -> str:
-    """The thing that is there in a folder's place, in words; empty when nothing else is."""
+    """The thing in the place of a folder, in words; empty if a folder or nothing is there."""
     if not os.path.lexists(directory) or directory.is_dir():
         return ""
     return "it is a link that leads nowhere" if directory.is_symlink() else "it is a file, not a folder"

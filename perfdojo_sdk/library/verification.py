@@ -22,22 +22,22 @@ from perfdojo_sdk.store.records import Figure, LegResult, Verification
 if TYPE_CHECKING:
     from perfdojo_sdk.verify.reduced import Reduction
 
-#: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
+#: Most statement instances of one run in the exact leg; more take long and show no more faults.
 EXACT_INSTANCES = 3000
-#: The same for a candidate in the middle of a search.
+#: The same limit for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
-#: The same for comparing one that is compiled, where no few rows of the kernel can be looked at alone.
+#: Most statement instances for comparing a compiled candidate, if no rows of the kernel can be checked alone.
 QUICK_COMPARED = 10**7
 
 
 @dataclass
 class Memory:
-    """Results that the verifications of one kernel's games share: most of them share most of their moves."""
+    """Results that verifications of one kernel's games share, since these games share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
-    """The way in which the last candidate was made small."""
+    """The reduction of the last candidate to a smaller size."""
 
 
 def verify(
@@ -51,9 +51,10 @@ def verify(
     generator: CodeGenerator | None = None,
     memory: Memory | None = None,
 ) -> Verification:
-    """All three legs for the compiled end of a trace, the two that are only Python beside the third.
+    """All three legs for the compiled end of a trace; the two in Python run in parallel with the numeric leg.
 
-    ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
+    ``generator`` makes the code of the same game at a smaller shape, for a runner that cannot run large
+    kernels.
     """
     memory = memory or Memory()
     with in_background(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
@@ -73,11 +74,11 @@ def quick(
     generator: CodeGenerator | None = None,
     memory: Memory | None = None,
 ) -> Verification:
-    """The same three questions, asked of fewer cases: for the best candidate so far of a search.
+    """All three legs with fewer cases, for the best candidate so far of a search.
 
-    One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
-    rows, or at a smaller shape where no few will do. What comes out of the search goes through
-    :func:`verify` all the same.
+    The exact leg runs the last program only, in one random model, at a smaller shape. The numeric leg runs
+    one class of inputs; for a large program, on some rows, or at a smaller shape if rows depend on each
+    other. The search's result goes through :func:`verify` in any case.
     """
     from perfdojo_sdk.verify.exact import verify_exact
     from perfdojo_sdk.verify.numeric import quick_instances, verify_numeric
@@ -115,7 +116,7 @@ def quick(
 
 
 def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
-    """Random algebraic models, on the same moves at a small shape."""
+    """The exact leg, on the same moves at a small shape."""
     from perfdojo_sdk.verify.exact import verify_exact_trace
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
@@ -170,7 +171,7 @@ def affordable(
 
 
 def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
-    """Integer sets, at the kernel's own size."""
+    """The dependence leg, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
     report = verify_dependence_trace(trace, rules, memory.proved)
@@ -192,7 +193,7 @@ def numeric(
     seed: int,
     generator: CodeGenerator | None = None,
 ) -> LegResult:
-    """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
+    """The numeric leg, on one thread and on several, whatever ``threads`` is."""
     from perfdojo_sdk.verify.numeric import verify_numeric
 
     begin = perf_counter()
