@@ -65,7 +65,7 @@ BLOCK = 4
 OPTIMISED = 8
 #: Every so many blocks, a target whose moves are dear to judge.
 DEAR = 5
-#: How many of the transformations played least are preferred.
+#: Number of the transformations played least that are preferred.
 RAREST = 4
 
 

@@ -78,7 +78,7 @@ _INTEGERS = """
     bnez a3, 2b
     ecall
 """
-#: What is busy -> the program, and about how many cycles a round takes.
+#: The busy unit -> a program, and the approximate cycles of a round.
 PROGRAMS: Mapping[str, tuple[str, int]] = {
     "two streams and the FPU": (_STREAMS, 65_600),
     "loads, the FPU and a loop": (_LOADS, 8_000),

@@ -31,7 +31,7 @@ STEP = re.compile(
     + r"|^In `([^`\n]+)`:\n\n```diff\n(.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-#: How long pytest took, which is never the same.
+#: The duration that pytest prints, which is never the same.
 DURATION = re.compile(r" in [\d.]+s\b.*")
 
 

@@ -25,7 +25,7 @@ from planting.kernels import Field, Ground
 from planting.plant import Place, Plant, places, planted
 from planting.reasons import reason
 
-#: How many plantings of a seed are looked at.
+#: Number of plantings of a seed that are checked.
 PLANTINGS = 8
 #: Kernels of which one has whatever may go wrong in a call.
 CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")

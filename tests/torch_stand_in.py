@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 HOST_S, GRAPH_S = 5e-6, 1e-6
-#: Of memory, read plus written.
+#: Bandwidth of memory in bytes/s, read plus written.
 BANDWIDTH = 4e12
 L2_BYTES = 1 << 20
 

@@ -116,11 +116,11 @@ STATE = (
 )
 
 _PARALLEL = r"pd_parallel_for\("
-#: Of so many rows that three and five threads have unequal shares.
+#: A parallel loop over so many rows that three and five threads get unequal shares.
 _MANY_ROWS = r"pd_parallel_for\(.*, (?:[5-9]|\d\d+), threads\)"
 #: Kernels of which each thread has memory of its own.
 _SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
-#: Of which different iterations of a parallel loop, moreover, use the same cells of it.
+#: Kernels in which, moreover, different iterations of a parallel loop use the same cells of that memory.
 SLOTS_MEET = (
     r"(?s)restrict const (\w+) = \(\w+ \*\)\(pd_slot (?:(?!\n\}).)*?for \(int64_t (i\d+) = begin"
     r"(?:(?!\n\}).)*?\b\1\[(?![^\]]*\b\2\b)"

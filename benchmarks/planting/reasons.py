@@ -137,7 +137,7 @@ REASONS: Sequence[Reason] = (
 )
 
 
-#: Of C with vectors.
+#: Reasons for C with vectors.
 OF_C: Sequence[Reason] = (
     Reason(
         r"reciprocal-of-estimate-and-a-step",

@@ -168,7 +168,7 @@ SUBSCRIPTS = (
     ),
 )
 
-#: Where vectors have an exponential of their own, the common one is hardly used.
+#: A line of headers whose vectors have their own exponential: with them, the common one is hardly used.
 _OWN_EXP = r"#define PD_EXP_OWN"
 
 EXPONENTIAL = (

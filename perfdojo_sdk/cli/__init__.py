@@ -237,7 +237,7 @@ def _system_error(error: OSError) -> DojoError:
     return DojoError("PD-E001", what, hint=f"{hint}; --debug shows where")
 
 
-#: What to try when the operating system refuses a path that somebody named.
+#: Error number -> what to try when the operating system refuses a path that the user named.
 _HINTS = {
     errno.ENOENT: "check how the path is spelt, and that the folder for a new file is there",
     errno.ENOTDIR: "a part of the path is a file, not a folder: name another place",

@@ -22,7 +22,7 @@ def place_option(otherwise: str) -> Any:
     return typer.Option("--db", envvar="PERFDOJO_DB", metavar="PLACE", help=what, show_default=False)
 
 
-#: Of commands that write into the folder of a library.
+#: The option for the place of records, for commands that write into the folder of a library.
 PlaceOption = Annotated[str, place_option("a file in that folder")]
 
 
@@ -40,7 +40,7 @@ def without_controls(text: str) -> str:
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-#: Those that JSON need not escape: delete, and the second set of control characters.
+#: Control characters that JSON need not escape: delete, and the second set.
 _CONTROLS = re.compile("[\x7f-\x9f]")
 
 

@@ -31,7 +31,7 @@ INSPECT_TIMEOUT_S = 90.0
 LOOK_S = 2.0
 #: and so long it waits for a device to come back.
 PATIENCE_S = 30.0
-#: Where Ray keeps the token of a cluster.
+#: The file in which Ray keeps the token of a cluster.
 TOKEN = Path(".ray", "auth_token")
 
 

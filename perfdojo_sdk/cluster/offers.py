@@ -23,7 +23,7 @@ from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.records import sha256
 
 DEVICE, RUNS, COMPILES = "device:", "runs:", "compiles:"
-#: Of ``runs:``, which says what is there and is not used up; the smallest part that Ray counts.
+#: The amount of ``runs:`` that a task takes: the smallest that Ray counts, since it only marks nodes.
 A_LITTLE = 0.0001
 _MOST_SHOWN = 40
 

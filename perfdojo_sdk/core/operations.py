@@ -324,7 +324,7 @@ INFIX: Mapping[str, tuple[str, int]] = {
     name: meaning.infix for name, meaning in OPERATIONS.items() if meaning.infix
 }
 
-#: How a statement may combine its value with the cell it writes: operation -> the sign in text.
+#: Operations by which a statement may combine its value with the cell it writes -> the sign in text.
 ACCUMULATIONS: Mapping[str, str] = {
     name: meaning.accumulation for name, meaning in OPERATIONS.items() if meaning.accumulation
 }

@@ -31,7 +31,7 @@ from perfdojo_sdk.environment.environment import (
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
 Observation = dict[str, Any]
-#: What moves may change, in the words of the command line.
+#: Name on the command line -> the most that moves may change.
 MOST = {
     "exact": Kind.EXACT,
     "reassociate": Kind.REASSOCIATES,

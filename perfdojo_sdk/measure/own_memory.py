@@ -12,7 +12,7 @@ import numpy as np
 _libc = ctypes.CDLL(None)
 _libc.dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
-#: Of a 64-bit ELF file: its first bytes, and the format of the place, size and number of program headers.
+#: The first bytes of a 64-bit ELF file, and formats for the place, size and number of program headers.
 _MAGIC = b"\x7fELF\x02"
 _OFFSET, _SIZES, _HEADER = struct.Struct("32x Q"), struct.Struct("54x 2H"), struct.Struct("2I 6Q")
 _LOADED, _THREADS, _WRITABLE = 1, 7, 2

@@ -215,7 +215,7 @@ _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
 }
 
 
-#: What there is a right answer for, and what every contender is asked for.
+#: The operators that have a reference, which every contender has to compute.
 FAMILIES = frozenset(_REFERENCES)
 
 

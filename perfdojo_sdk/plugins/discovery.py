@@ -46,7 +46,7 @@ class Choice:
     """Plugins to leave out."""
 
 
-#: What the command line was told; :func:`perfdojo_sdk.plugins.load_plugins` respects it.
+#: The choice of plugins on the command line, which :func:`perfdojo_sdk.plugins.load_plugins` respects.
 choice: ContextVar[Choice] = ContextVar("choice", default=Choice())  # noqa: B039 (frozen)
 
 

@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "ImportCounts", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
-#: Which figures count more: the lower.
+#: Provenance -> rank; figures with a lower rank count more.
 PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 

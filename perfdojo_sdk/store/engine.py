@@ -44,7 +44,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 T = TypeVar("T")
 
 
-#: Who must let go of the files before a fork.
+#: Open databases, which must close their files before a fork.
 _all: WeakSet[Database] = WeakSet()
 
 
@@ -263,7 +263,7 @@ def url_of(place: Path | str) -> URL:
     return url
 
 
-#: What a slip makes of a server's URL; as a file's name it would be shown, password and all.
+#: A mistyped URL of a server; taken for a file's name, it would be shown with its password.
 _NEARLY_A_URL = re.compile(r"postgres(ql)?(\+\w+)?:(?!//)", re.IGNORECASE)
 #: Words in the names of a URL's parameters whose values are secret.
 _SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
@@ -322,7 +322,7 @@ def _read_only(path: Path) -> sqlite3.Connection:
     return sqlite3.connect(place, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
 
 
-#: How an SQLite journal ends that names another file, which playing it back may delete.
+#: The end of an SQLite journal that names another file, which replaying the journal may delete.
 _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 
 

@@ -19,7 +19,7 @@ from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 Figure = bool | int | float | str
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-#: What a key and a record hold beside programs: names, versions, settings. No database keeps a NUL.
+#: Texts of a key or a record besides programs: names, versions, settings. No database stores a NUL.
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=4096)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 

@@ -49,7 +49,7 @@ kernels = Table(
     Index("records_by_digest", "digest"),
 )
 
-#: What many candidates share: everything that their times depend on but their own program.
+#: Conditions that many candidates share: everything that their times depend on but their own program.
 conditions = Table(
     "conditions",
     _metadata,
@@ -98,7 +98,7 @@ def _add_candidates(connection: Connection) -> None:
         table.create(connection)
 
 
-#: From version -> what leads to the next one.
+#: Version -> the migration to the next one.
 _MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_candidates}
 
 

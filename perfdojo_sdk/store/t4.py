@@ -30,7 +30,7 @@ INVALIDITY: Mapping[FailureReason, str] = {
 }
 
 
-#: What an entry says of a time itself; a runner's detail of such a name is not said again.
+#: Names of an entry's own fields about a time; a runner's detail with such a name is left out.
 NAMED = ("time", "time_best", "time_spread", "calls", "provenance", "cut", "checks_passed")
 
 

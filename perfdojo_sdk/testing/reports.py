@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.testing.conformance import Result
 
-#: How the text names an outcome.
+#: Outcome -> its name in the text.
 WORDS = {"passed": "passed", "failed": "FAILED", "skipped": "skipped", "expected": "expected"}
 
 

@@ -31,7 +31,7 @@ from perfdojo_sdk.testing.context import SYMBOL, Context, NotApplicable
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 N = 24
-#: What all of these kernels should compute.
+#: The program that all of these kernels should compute.
 RIGHT = f"kernel right(x) -> y\nx f32 [{N}] heap\ny f32 [{N}] heap\n\n{N} y[{{0}}] = x[{{0}}] * 2 + 1\n"
 #: The interface that they are run with.
 X, Y = ArraySpec("x", (N,), "f32"), ArraySpec("y", (N,), "f32")
@@ -301,5 +301,5 @@ def _not_refused(
         yield f"{name}: expected {expected}, found {result.reason}: {result.detail}"
 
 
-#: What the kernel with the patched timer really takes.
+#: The true duration of the kernel with the patched timer.
 SLEEP_S = 0.02

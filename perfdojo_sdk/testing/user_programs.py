@@ -14,7 +14,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
 ROWS, COLUMNS = (1, 2, 3, 5, 8), (1, 2, 4, 7, 8, 16, 19, 33)
-#: Of a number {c}.
+#: Activations of a number {c}, as text.
 ACTIVATIONS = (
     "{c}",
     "max({c}, 0)",

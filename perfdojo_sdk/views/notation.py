@@ -25,7 +25,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import Program
 
-#: What binds weakest to strongest; an argument that binds weaker than its place needs brackets.
+#: Precedences, the weakest first; an argument with a weaker one than its place needs brackets.
 LOOSE, SUM, PRODUCT, SIGN, ATOM = range(5)
 
 

@@ -22,7 +22,7 @@ from perfdojo_sdk.measure.toolchain import Toolchain, answering, words_of
 COMPILER_VARIABLE = "PERFDOJO_AARCH64_CC"
 GNU = "aarch64-linux-gnu-gcc"
 
-#: Where zig has the C library's headers, which it hides from code that links with no library.
+#: zig's folders of the C library's headers, which it hides from code that links with no library.
 _ZIG_HEADERS = ("aarch64-linux-gnu", "generic-glibc", "aarch64-linux-any", "any-linux-any")
 
 

@@ -30,7 +30,7 @@ EMULATING, ESTIMATING = (
     str(Path(__file__).with_name(room) / "worker.py") for room in ("emulator", "estimate")
 )
 
-#: What these import, beside Python's own.
+#: Packages that these import, besides Python's own.
 IMPORTED = ("numpy", "unicorn", "perfdojo_sdk", "perfdojo_arm_neon")
 
 FREESTANDING = ("-nostdlib", "-fno-stack-protector")

@@ -18,10 +18,10 @@ from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
 from perfdojo_sdk.measure.tools import run_tool, write_sources
 
-#: What NVRTC has built in, and a source may include.
+#: Headers that NVRTC has built in, and that a source may include.
 _BUILT_IN = ("math.h", "stdint.h", "stddef.h")
 _MOST_NOTES = 4000
-#: What NVRTC takes from its cache comes without the assembler's words, and so without registers and spills.
+#: An option against NVRTC's cache: cached code comes without the assembler's report of registers and spills.
 _NO_CACHE = ("--no-cache",)
 _CACHES_SINCE = (12, 8)
 NVCC_TIMEOUT_S = 120.0

@@ -31,11 +31,11 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, RunReques
 from perfdojo_sdk.measure.kernel_calls import CARRIER, poison_of
 
 GUARD = 64
-#: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.
-#: Whoever reads it and uses it gives two results.
+#: Bytes around arrays in the first and in the second call: numbers, and NaN in every type of float. A kernel
+#: that reads and uses them gives two different results.
 _FILL = (0xA5, 0xFF)
-#: What registers hold that a caller sets to nothing in particular: as f64, and as two f32, numbers; as one
-#: f32, none.
+#: The content of registers that a caller does not set: numbers as f64 and as two f32, and no number as one
+#: f32.
 _LEFT_IN_INTEGERS, LEFT_IN_FLOATS = 0x5A5A5A58, 0x46293E59_46293E59
 #: Memory of the simulator itself, beside that of what it simulates.
 _OWN_BYTES = 1 << 28

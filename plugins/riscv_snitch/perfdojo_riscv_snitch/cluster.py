@@ -27,7 +27,7 @@ from perfdojo_sdk.hookspecs.types import Failure
 VARIABLE = "PERFDOJO_SNITCH_VERILATOR"
 
 MAGIC = b"PDSNITCH"
-#: Where things lie, from the start of the memory at 0x80000000.
+#: Offsets of the program, the result and the host's words from the start of the memory at 0x80000000.
 _IMAGE, _RESULT, _HOST = 0x100000, 0x140000, 0x180000
 #: ``tohost``, ``fromhost`` and the block of a system call, a line of the cache each.
 _TOHOST, _FROMHOST, _CALL = (CODE_BASE + _HOST + 64 * k for k in range(3))

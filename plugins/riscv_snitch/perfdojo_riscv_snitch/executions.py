@@ -18,9 +18,9 @@ from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
 #: Callers give arrays and a workspace that start at multiples of so many bytes.
 _ALIGNMENT = 8
-#: What registers hold in such a call: 1e30 as one f32.
+#: The content of registers in such a call: 1e30 as one f32.
 _LEFT_AS_F32 = 0xFFFFFFFF_7149F2CA
-#: What a callee leaves as it is (RISC-V ELF psABI), by the bits that the caller puts there.
+#: Registers that a callee must preserve (RISC-V ELF psABI) -> the bits that the caller puts there.
 _KEPT = {name: 0x5EED0000 + 0x111 * k for k, name in enumerate([*(f"s{k}" for k in range(12)), "gp", "tp"])}
 _KEPT_FLOATS = {f"fs{k}": _KEPT[f"s{k}"] for k in range(12)}
 #: A call after the kept integers were copied into the kept FP registers; then a number goes through

@@ -10,7 +10,7 @@ from perfdojo_sdk.codegen.packaging import CPackager
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, Runner, RunRequest
 
-#: What the events told; a real plugin would send it to whoever asked for it.
+#: Messages of the events; a real plugin would send them somewhere.
 HEARD: list[str] = []
 
 

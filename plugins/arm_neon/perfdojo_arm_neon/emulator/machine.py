@@ -53,7 +53,7 @@ _MATH: Mapping[str, Callable[..., float]] = {
 }  # fmt: skip
 #: Reading, writing or running what is not mapped.
 _NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
-#: What succeeds without doing anything where threads take turns.
+#: Functions that succeed without doing anything, since threads take turns.
 _NOTHING_TO_DO = frozenset(
     ("pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock", "pthread_cond_signal",
      "pthread_cond_broadcast", "pthread_sigmask", "sigfillset", "pthread_join", "usleep", "dlsym")

@@ -30,7 +30,7 @@ class Register:
 
 #: The integer 0.
 ZERO = Register("x", fixed="zero")
-#: What the kernel returns.
+#: The register of the kernel's result.
 RESULT = Register("x", fixed="a0")
 
 

@@ -24,7 +24,7 @@ from perfdojo_riscv_snitch.simulator.native import (
 from perfdojo_sdk.core.files import read_bounded
 
 DEFAULT_MAX_CYCLES = 100_000_000
-#: Of a program's file.
+#: Largest file of a program.
 _MOST_BYTES = 64 << 20
 
 _CORE_STALLS = COUNTERS[5:12]
