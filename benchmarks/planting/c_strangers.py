@@ -56,8 +56,8 @@ _LOADED = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
 _ALONE = r"^( +[cy]\[[^\]]*\] = )(.*);$"
 _RELU = r"pd_max_number_f32v?\(0\.0f"
 
-#: Plant -> the stores where it matters, of values that are not rounded: for a rounded value, infinity is within
-#: the bound if the largest number is.
+#: Plant -> the stores where it matters, of values that are not rounded: for a rounded value, infinity is
+#: within the bound if the largest number is.
 _EXACT = {"largest-to-infinity": r"y\[[^\]]*\], " + _RELU}
 
 SELDOM = (

@@ -28,7 +28,7 @@ GCC = "riscv64-unknown-elf-gcc"
 #: Operations that the core does in software: those with code in C, and those without.
 WRITTEN = frozenset({"div", "exp", "sqrt"})
 MISSING = frozenset({"log", "tanh", "erf"})
-#: Constants of the program lie here, above the arrays and below the stack.
+#: Address of the program's constants, above the arrays and below the stack.
 DATA = TCDM_BASE + 96 * 1024
 _ARRAYS_MOST = 90 * 1024
 _TIMEOUT_S = 120

@@ -75,7 +75,7 @@ def _horner(terms: Sequence[float], at: int, variable: str) -> str:
 
 
 def _exp(name: str) -> str:
-    """Calls exp on fa0, with its table; changes all that routines may change."""
+    """A call of exp on fa0, with its table; it changes all registers that routines may change."""
     return f"addi t2, t2, {8 * len(NUMBERS[name])}\njal t1, {{exp}}"
 
 

@@ -1,4 +1,4 @@
-"""Functions for an FPU that has none, nor a divider: routines that a kernel brings along.
+"""Functions for an FPU without a divider: routines that a kernel contains if it needs them.
 
 Division, square root and exponential are here, the others in :mod:`.elementary`.
 
