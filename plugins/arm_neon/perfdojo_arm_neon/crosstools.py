@@ -1,8 +1,8 @@
 """A C compiler that makes code for 64-bit Arm on another processor.
 
-Clang in the ``ziglang`` wheel where it is installed: it needs nothing beside pip, and its inner loops of
-matrix products take a sixth fewer cycles; else GNU's cross compiler. Nothing is linked: the few functions
-that a kernel calls are those of whoever loads it.
+It is clang in the ``ziglang`` wheel, if that is installed: it needs only pip, and its inner loops of matrix
+products take a sixth fewer cycles; else GNU's cross compiler. Nothing is linked: the process that loads a
+kernel provides the few functions that it calls.
 """
 
 from __future__ import annotations
