@@ -29,7 +29,7 @@ def sha256(data: str | bytes) -> str:
 
 
 class RecordKey(Strict):
-    """Under which conditions a kernel was found, verified and measured."""
+    """The conditions under which a kernel was found, verified and measured."""
 
     kernel: Text
     program_sha256: Sha256
@@ -103,7 +103,7 @@ class Timing(Strict):
 
 
 class RooflineBound(Strict):
-    """A time that nothing beats, and what it rests on."""
+    """A lower bound on the time, and its basis."""
 
     seconds: float
     limit: str

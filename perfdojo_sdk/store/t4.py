@@ -1,8 +1,8 @@
-"""Candidates in the words of T4, the results format of Kernel Tuner, for tools that compare tuners.
+"""Candidates in T4, the results format of Kernel Tuner, for tools that compare tuners.
 
-Source: https://github.com/KernelTuner/kernel_tuner, kernel_tuner/schema/T4/1.0.0/results-schema.json.
-Times are in milliseconds, as Kernel Tuner writes them. T4 has five words for what fails; which of ours
-becomes which stands in :data:`INVALIDITY`, and our own word is kept beside it.
+Source: https://github.com/KernelTuner/kernel_tuner, kernel_tuner/schema/T4/1.0.0/results-schema.json. Times
+are in milliseconds, as Kernel Tuner writes them. T4 has five kinds of failure; :data:`INVALIDITY` maps the
+SDK's reasons to them, and an entry also holds the SDK's own reason.
 """
 
 from __future__ import annotations

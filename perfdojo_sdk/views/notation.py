@@ -48,13 +48,13 @@ class Notation:
     infinity: str
     brackets: str
     times: str
-    """Between a coefficient and an iterator."""
+    """The sign between a coefficient and an iterator."""
     call: str
-    """A function and its arguments."""
+    """The format of a function and its arguments."""
     word: Callable[[str], str]
     minus: str
     quotient: str
-    """A dividend over a divisor, rounded down; ``remainder``: what it leaves."""
+    """The format of a quotient rounded down; ``remainder``: of its remainder."""
     remainder: str
     least: str
     """Sign of "at least"; ``most``: that of "at most"."""
@@ -214,7 +214,7 @@ class Writer:
 
 
 _Written = tuple[str, int]
-"""A text and how strongly it binds."""
+"""A text and its precedence."""
 
 
 def _literal(writer: Writer, value: Literal) -> _Written:
