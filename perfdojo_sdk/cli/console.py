@@ -36,7 +36,7 @@ def progress(line: str, end: str = "\n") -> None:
 
 
 def without_controls(text: str) -> str:
-    """JSON of the same value, in which no character is left that a terminal would obey."""
+    """JSON of the same value without characters that a terminal would obey."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -45,7 +45,7 @@ _CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def show_tracebacks() -> None:
-    """Print on stderr where plugins went wrong, as it happens; once is enough for a process."""
+    """Print tracebacks of plugins' faults on stderr; call this once in a process."""
     logger = logging.getLogger("perfdojo_sdk.plugins")
     logger.setLevel(logging.DEBUG)
     logger.handlers[:] = [logging.StreamHandler(sys.stderr)]
