@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="runs of each program; the fastest counts")
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     options = parser.parse_args()
-    simulate("ecall")  # compiles the core where that was not done before
+    simulate("ecall")  # compiles the core if necessary
     rows = {name: measured(*given, options.cycles, options.repeat) for name, given in PROGRAMS.items()}
     if options.json:
         print(json.dumps({"provenance": "measured", "rows": rows}, indent=1))

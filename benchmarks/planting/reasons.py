@@ -158,7 +158,7 @@ OF_C: Sequence[Reason] = (
     ),
 )
 
-#: Met on 64-bit Arm.
+#: Reasons for 64-bit Arm.
 OF_ARM: Sequence[Reason] = (
     Reason(
         r"infinity-of-one-sign-stored",
@@ -186,9 +186,9 @@ OF_ARM: Sequence[Reason] = (
 
 # -- assembly ------------------------------------------------------------------------------------------
 
-#: At the start of a file: no array is f64, so that whatever a routine computes comes from f32.
+#: At the start of a file: no array is f64, so a routine computes from f32 only.
 _F32 = r"\A(?![^¶]*^# \w+ f64 )"
-#: At the start of a file: each division that a routine computes is that of 1 by something.
+#: At the start of a file: each division by a routine has the dividend 1.
 _RECIPROCALS = (
     r"\A(?![^¶]*^    (?!fcvt\.d\.w).*\n    fsd \w+, \d+\+0\(sp\)\n    fsd \w+, \d+\+8\(sp\)\n)"
     r"(?=(?:(?!^    jal t1, \S+_div\n)[\s\S])*^    ret\n)"
@@ -196,7 +196,7 @@ _RECIPROCALS = (
 
 
 def _between(first: str, last: str, start: str = "") -> str:
-    """The place stands behind the line ``first`` and before the next ``last``."""
+    """A pattern: the place is after the line ``first`` and before the next ``last``."""
     return rf"{start}[\s\S]*{first}\n(?:(?!{last})[\s\S])*¶"
 
 
