@@ -36,7 +36,7 @@ DURATION = re.compile(r" in [\d.]+s\b.*")
 
 
 class Reader:
-    """Somebody who does what pages say, in one folder and without the network."""
+    """A reader who follows the pages, in one folder and without the network."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.patch = folder, patch

@@ -1,4 +1,4 @@
-"""The plain C emitter: what a target gets before it overrides anything."""
+"""The plain C emitter, as a target has it without overriding anything."""
 
 from __future__ import annotations
 

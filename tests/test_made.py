@@ -1,4 +1,4 @@
-"""Ids that moves return for what they made: by role, as the program has them, and what became of old ones.
+"""Ids that moves return for new nodes: by role, as the program has them, and the successors of old ones.
 
 Whoever plays a move goes on with these ids. Nobody spells one: where the usual name is taken, the move makes
 another, and a guess would name a loop that has nothing to do with it.

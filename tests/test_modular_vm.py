@@ -73,7 +73,8 @@ def test_random_games_under_every_schedule(seed: int) -> None:
 
 
 def test_wrong_moves_get_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The moves of mutants: races, lost iterations, cells that nobody wrote. Same mismatch, same words."""
+    """The moves of mutants: races, lost iterations, unwritten cells. The mismatch and its message are
+    equal."""
     wrong = 0
     for number, mutant in enumerate(mutants(RULES)):
         for seed in range(3):

@@ -1,4 +1,4 @@
-"""An operation is a row in each of two tables: from there it reaches every part, and no other is told of it.
+"""An operation is a row in each of two tables: every part uses these, and nothing else names it.
 
 The rows of this file are added for a test and taken away after it. Everything else is the SDK's own, and the
 plugins' that are installed: nothing here names a target.

@@ -1,6 +1,6 @@
 """Results of reductions in any order that leg 2 allows, against all orders of small ones.
 
-Whatever comes out in some order is allowed; an infinity or a NaN that comes out in none is refused, as is a
+A result of any order is allowed; an infinity or a NaN that no order gives is refused, as is a
 finite number where none comes out.
 """
 

@@ -27,7 +27,7 @@ from planting.reasons import reason
 
 #: Number of plantings of a seed that are checked.
 PLANTINGS = 8
-#: Kernels of which one has whatever may go wrong in a call.
+#: Kernels such that for each fault in a call, one of them may have it.
 CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
 VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
 GRIDS = ("cuda_gh200", "hip_mi300a")
@@ -121,7 +121,7 @@ def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
 
 
 def test_each_fault_of_calls_has_a_place() -> None:
-    """A pattern that emitted code has left behind would be planted nowhere, and nobody would notice."""
+    """Without this test, a pattern that no longer matches emitted code would silently be planted nowhere."""
     _, grounds = looked_at(VECTORS[:2], *CALLED)
     calls = [p for p in PLANTS if p.shows == "execution" and p.families == ("c",)]
     calls = [p for p in calls if p.file in ("", "pd_runtime.h")]  # what others have, not each target has

@@ -1,4 +1,4 @@
-"""Players that explore: what is next to a game, how each chooses, what the model learns. No clock."""
+"""Players that explore: neighbours of a game, choices of each player, learning of the model. No clock."""
 
 from __future__ import annotations
 

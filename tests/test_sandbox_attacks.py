@@ -1,4 +1,4 @@
-"""Kernels that attack the process that they share with others: they harm themselves, and nobody else."""
+"""Kernels that attack the process that they share with others: they harm only themselves."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ def test_whoever_takes_a_race_down_is_found_and_the_others_race(name: str, forks
 
 
 def test_kernels_that_get_along_only_alone_have_the_times_that_they_have_alone() -> None:
-    """The first one leaves behind what the second one cannot bear; nothing is wrong with either."""
+    """The first kernel leaves a state in which the second one fails; neither is at fault."""
     leaves = hostile('int f = open("met", O_CREAT | O_WRONLY, 0600); close(f);')
     meets = hostile('if (!access("met", F_OK)) abort();')
     results = RUNNER.time_interleaved([leaves, meets], replace(TIMED, inputs={"x": np.ones(N, np.float32)}))

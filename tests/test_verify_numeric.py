@@ -1,4 +1,4 @@
-"""Leg 2: right kernels pass whatever their order, wrong ones fail, with hand-written C on both sides."""
+"""The numeric leg: right kernels pass in any order, wrong ones fail, with hand-written C on both sides."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ def _require_linux() -> None:
 
 
 def _guarded(words: list[str], options: Options) -> NoReturn:
-    """Run a command; turn what it raises into a message and an exit code."""
+    """Run a command; turn its exceptions into a message and an exit code."""
     from perfdojo_sdk.cli.console import report, show_tracebacks
     from perfdojo_sdk.core.errors import DojoError
 

@@ -22,7 +22,7 @@ def path_option(*names: str, help: str, metavar: str = "PATH", **more: Any) -> A
 
 
 def output_option(help: str) -> Any:
-    """The option ``--output``; ``help`` says what the command writes."""
+    """The option ``--output``; ``help`` describes the file that the command writes."""
     return path_option(*_OUTPUT, help=help)
 
 

@@ -28,7 +28,7 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
 
 
 def nothing_to_prove(program: Program) -> bool:
-    """True if loops write each buffer through one affine form, and carry nothing but what they add up.
+    """True if loops write each buffer through one affine form, and carry nothing but sums.
 
     A nest accesses every buffer that it writes through one form, and a loop carries no value from iteration
     to iteration but the cell in which one statement accumulates. Then two iterations use the same cell
@@ -56,7 +56,8 @@ def _one_form_each(program: Program, node: Node) -> bool:
 
 
 def _only_accumulates(program: Program, node: Node, level: int) -> bool:
-    """True if each loop from ``node`` on touches what it carries in one statement, which accumulates."""
+    """True if each loop from ``node`` on accesses its carried cells in one statement only, which
+    accumulates."""
     if isinstance(node, Statement):
         return True
     found = list(_accesses(program, node))

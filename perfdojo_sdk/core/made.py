@@ -62,7 +62,7 @@ class Made:
 
     @property
     def became(self) -> Became:
-        """New ids for each old id that is gone, or stands for a part only of what it stood for."""
+        """New ids for each old id that no longer exists, or that now names only a part of its old node."""
         return {}
 
     @property

@@ -169,7 +169,8 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
 
 
 def _maximum(program: Program, array: str, element: str, reader: Spot) -> tuple[Reduction, Access] | None:
-    """The maximum of ``element`` that ``reader`` finds in ``array``, and what is read of it in each step.
+    """The maximum of ``element`` that ``reader`` finds in ``array``, and the access to an element in each
+    step.
 
     By ``max=``, or by a selection of the larger one that starts from a number below all others.
     """

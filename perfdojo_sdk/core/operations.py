@@ -1,6 +1,6 @@
 """The meaning of each operation of the language: one row for each, in every domain of values.
 
-How a target spells an operation, and what it costs there, stands in ``codegen/operations.py`` under the same
+``codegen/operations.py`` has the spelling of an operation in C and its cost, under the same
 name. Nothing else lists operations by name, so a new one is a row here and a row there.
 
 The domains: IEEE floats and wrapping integers (``domains.py``), intervals (``magnitudes.py``), the random

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.storage import Buffer
 
 
 class Spot(NamedTuple):
-    """A statement and what is around it."""
+    """A statement and its surroundings."""
 
     statement: Statement
     path: Path

@@ -166,8 +166,8 @@ class MachineFigures(Strict):
     """True when the figures were measured on this device."""
 
     def at_best(self, other: MachineFigures) -> MachineFigures:
-        """The higher figure of each speed: what a device was once seen to do, it can do. Measured figures
-        and a target file's are not mixed: these stay as they are."""
+        """The higher figure of each speed: a device can do what it did once. Measured figures
+        and those of a target file are not mixed: then the figures stay as they are."""
         if self.calibrated != other.calibrated:
             return self
         return MachineFigures.model_validate(_higher(self.model_dump(), other.model_dump()))

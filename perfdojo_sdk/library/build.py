@@ -106,16 +106,16 @@ def build_library(
     force: bool = False,
     start_over: bool = False,
 ) -> BuildResult:
-    """Build ``kernels`` for ``target`` into ``directory``, beside what a library there holds already.
+    """Build ``kernels`` for ``target`` into ``directory``, and keep the other kernels of a library there.
 
-    A kernel that is there is replaced by one that is not slower, or by any with ``force``; with
-    ``start_over``, what is not among ``kernels`` goes.
+    An existing kernel is replaced by one that is not slower, or by any with ``force``; with
+    ``start_over``, existing kernels that are not among ``kernels`` are removed.
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
-    ``place``: of the records, a file or a URL; by default a file in ``directory``.
-    ``make_builder``: where kernels are built, by default on this machine.
+    ``place``: the file or URL of the records; by default a file in ``directory``.
+    ``make_builder``: decides where kernels are built, by default on this machine.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
-    not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
-    finished is kept.
+    not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
+    kernels are kept.
     """
     if not kernels:
         raise NothingFoundError("PD-K007", "there is no kernel to build", hint="see: perfdojo-sdk kernels")

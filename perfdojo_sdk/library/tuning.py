@@ -141,8 +141,8 @@ def tune(
 ) -> Search:
     """Let the context's strategy play ``kernel``, within its settings' number of evaluations.
 
-    The initial program is evaluated first, so that there is something to beat. An error of the player, or
-    the loss of the device, ends the search with a note; what it found until then stands.
+    The initial program is evaluated first, as a baseline. An error of the player, or
+    the loss of the device, ends the search with a note; its results so far are kept.
     """
     session = session or Session()
     search = Search(evaluator)

@@ -379,7 +379,8 @@ class _Writer:
             self.line(f"{n} {m} {target} {first} {one}\n{n} {m} {target} {second} {two}", 3)
 
     def kept(self) -> None:
-        """A cell that the first iteration alone writes and all read, beside one that each writes anew."""
+        """A cell that only the first iteration writes and all read, and one that each iteration writes
+        again."""
         n = self.rng.choice(self.extents)
         loops = self.loops((n,))
         own, kept = self.value(loops), self.value([])
@@ -390,7 +391,8 @@ class _Writer:
         self.line("\n".join([str(n), *lines, *more]), 4)
 
     def last_only(self) -> None:
-        """A sum that begins anew in each iteration, of which the last is left; then squares around it."""
+        """A sum that starts again in each iteration, so that only the last one is kept; then squares around
+        it."""
         n, m = self.rng.choice(self.extents), self.rng.choice(self.extents)
         loops = self.loops((n, m))
         element = self.new((n, m))
@@ -419,7 +421,8 @@ class _Writer:
         self.line(f"{n}\n| {name}[{{0}}] = {again}\n| {n} {result}[{{0}},{{1}}] = {name}[{{1}}]", 3)
 
     def aliased(self) -> None:
-        """Two names of one buffer in one nest: what is written by one is read by the other, or just was."""
+        """Two names of one buffer in one nest: one name writes a cell that the other reads, or has just
+        read."""
         n = self.rng.choice(self.extents)
         start, step = self.value([(0, n)]), self.value([(0, n)])
         result = self.new((n,))

@@ -473,7 +473,7 @@ _LARGE_POWER = 2.0**20
 
 def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
     """Numbers over the whole range of the dtype, of either sign, that arithmetic seldom gives: powers of two,
-    their neighbours on both sides, the ends of the dtype and of what is normal; a few are ordinary."""
+    their neighbours on both sides, the ends of the dtype and of its normal range; a few are ordinary."""
     native = np.dtype("f2") if dtype == "f16" else values.dtype
     reach, count = RANGES[dtype], values.size
     # References compute in f64: near its own end they have no room for an error bound.

@@ -1,8 +1,8 @@
 """The flow of values through one buffer: which writes make up the value that each read sees.
 
-What a program does to one buffer is a *nest*: its tree with every statement that leaves the buffer
-alone cut away. The nest alone decides the flow, so it is also the key under which the flow is
-remembered: a move changes one or two nests of a program, and only those are computed again.
+The *nest* of a buffer is the tree of the program without the statements that do not access the
+buffer. The nest determines the flow, so it is also the key under which the flow is
+cached: a move changes one or two nests of a program, and only those are computed again.
 """
 
 from __future__ import annotations

@@ -202,8 +202,8 @@ def _worst_of(distance: Array, bound: Array) -> float:
 
 
 def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
-    """The bound with room for the rounding of the references themselves: in double, they round by 2^-29 of
-    what a kernel of f32 may, and less for f16. The bound of f64 already includes it."""
+    """The bound with room for the rounding of the references themselves: in double, their error is 2^-29 of
+    that of a kernel in f32, and less for f16. The bound of f64 already includes it."""
     slack = 0.0 if dtype == np.float64 else 2.0**-45
     return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
 

@@ -45,7 +45,8 @@ class Group:
         return self.tracer.enter(name).apply_range(self.new.seen(name, "last"))
 
     def as_reader(self, reader: int, whole_reader: int) -> isl.UnionMap:
-        """A reader of the term -> what the reader ``whole_reader`` of its group's statement sees."""
+        """A reader of the term -> the values that the reader ``whole_reader`` of its group's statement
+        sees."""
         name, depth = f"{self.term.name}_{reader}", len(self.term.sizes)
         onto = self.session.map([self.session.identity(name, self.term.name, depth)])
         entered = self.tracer.enter(f"{self.whole.name}_{whole_reader}")

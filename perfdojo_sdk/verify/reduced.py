@@ -1,13 +1,13 @@
 """The same game on a smaller kernel, so that a slow check can be used for a large one.
 
-A trace is a list of moves. Moves name places, and only some of them, those that cut a range, name sizes.
-This module shrinks the root program and, if it has to, the cuts, and plays the same moves again. If each is
-legal for the same reasons and gives the same tree, the small trace proves about the moves what the large
-one would.
+A trace is a list of moves. Moves name places, and only some of them, those that cut a range, name sizes. This
+module shrinks the initial program and, if necessary, the cuts, and plays the same moves again. If each is
+legal for the same reasons and gives the same tree, the small trace proves the same about the moves as the
+large one.
 
 Sizes belong to *extents*: a scope and the array dimensions that its iterator alone indexes have the same
 size and shrink together. Literals stay: a mean over 512 elements divides by 512 before and after the
-moves, whatever the shape.
+moves, at any shape.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class _Cut:
         """The position at which to cut a range of ``size`` instead; None where it is too short for two such
         parts.
 
-        The ``longer`` part, or else the other, gives up what is missing; but a part that iterates keeps two
-        iterations.
+        The ``longer`` part, or else the other one, becomes shorter; but a part of two or more iterations
+        keeps two.
         """
         missing = self.size - size
         if missing <= 0:
@@ -132,7 +132,7 @@ class _Cut:
 
 
 def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
-    """Sizes to try for a range: smaller ones, and what is left of it when one of its parts is smaller."""
+    """Sizes to try for a range: smaller ones, and its remaining size when one of its parts is smaller."""
     parts = {part for cut in cuts.values() if cut.size == size for part in (cut.at, size - cut.at)}
     yield from sorted({*_smaller(size), *(size - part + less for part in parts for less in _smaller(part))})
 

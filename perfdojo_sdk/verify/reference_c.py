@@ -559,8 +559,8 @@ def _number(dtype: str) -> str:
 def _part(part: str, buffer: Buffer, wide: bool) -> str:
     """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards.
 
-    ``wide``: the cell may hold what is too large for a double. That is an infinity, for sure where its bound
-    leaves nothing else.
+    ``wide``: the cell may hold a number that is too large for a double. Then the result is an infinity, for
+    sure if its bound allows nothing else.
     """
     cell = f"b_{buffer.name}_%s[at]"
     if buffer.dtype not in FLOAT_DTYPES:

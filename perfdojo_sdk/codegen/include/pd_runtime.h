@@ -23,7 +23,7 @@
 #else
 #define PD_KEEP_LOOP _Pragma("GCC unroll 1")
 #endif
-/* Before a function: its loops may be vectorised although flags forbid that, since they have no dependences. */
+/* Before a function: its loops may be vectorised although flags forbid that, since they carry nothing but sums. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define PD_VECTOR_LOOPS __attribute__((optimize("tree-loop-vectorize")))
 #else

@@ -37,7 +37,7 @@ from perfdojo_sdk.core.transformations.scopes import (
 
 @frozen
 class GuardedDivision(Division):
-    """A division that leaves a rest, and the nest in which a condition leaves out what is beyond the size."""
+    """A division with a remainder, and the nest in which a condition excludes iterations beyond the size."""
 
     @lazy
     def nest(self) -> Scope:

@@ -1,8 +1,8 @@
 """A temporary in a shorter float dtype: the one place where a game may give up digits.
 
 Values are rounded where they are written into the buffer, and converted back where they are read, so
-all arithmetic stays as it was. What that costs is a law of the move, with the unit roundoff in it, which
-every record and manifest of the game repeats.
+all arithmetic stays as it was. The loss is declared as a law of the move, with the unit roundoff in it;
+every record and manifest of the game repeats it.
 """
 
 from __future__ import annotations

@@ -295,8 +295,8 @@ def _gather_once(play: Play, tried: set[tuple[str, str]]) -> bool:
 
 
 def rows_abreast(play: Play, near: int) -> None:
-    """Let a few rows go through their last loop side by side, so that what all rows share is read once for
-    them; where a row and what it shares are more than the ``near`` bytes of the first cache."""
+    """Interleave the last loop of a few rows, so that data that all rows share is read once for
+    them; only if a row and the shared data are more than the ``near`` bytes of the first cache."""
     for row in [node for node in play.program.body if isinstance(node, Scope)]:
         last = row.body[-1]
         if not isinstance(last, Scope) or last is row.body[0] or row.size % ABREAST:

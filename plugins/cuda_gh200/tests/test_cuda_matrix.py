@@ -1,4 +1,4 @@
-"""Products of tf32 and bf16 on tensor cores: who gets them, what they compute, what becomes of them."""
+"""Products of tf32 and bf16 on tensor cores: permission, results, machine code."""
 
 from __future__ import annotations
 

@@ -226,7 +226,7 @@ class _Kernel:
         for argument in listed.arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
-        for routine in sorted(called):  # who is only rescued by one fills its table then
+        for routine in sorted(called):  # rescue calls for unusual arguments fill the table there
             inner += functions.filled(tables[routine], functions.table(routine))
         inner += functions.filled(constants, own)
         inner += _finished(lines, places, figures)

@@ -27,7 +27,7 @@ def check(program: Program) -> None:
 
 
 def _forms(program: Program, statement: Statement) -> Iterator[tuple[AffineExpr, int, int]]:
-    """Forms of the iterators, what they are multiplied by, and how far that may reach."""
+    """Forms of the iterators, each with its factor and the largest value allowed for the product."""
     for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
         yield form, 1, MOST
     for access in (statement.target, *statement.reads):
