@@ -560,7 +560,7 @@ def test_exact_numbers_pass_into_results() -> None:
     assert wanted <= set((bits[bits >> 31 == 1] & 0x7FFFFFFF).tolist())
 
 
-#: Faults that the class magnitudes may find by chance, in some drawing, but not for each seed.
+#: What chance may find, too: in some drawing of magnitudes, but not in each seed's.
 SCALE_FAULTS: Mapping[str, tuple[str, str, str]] = {
     "signs of small results of one row flip": (
         "shifted channels",

@@ -25,9 +25,9 @@ from planting.kernels import Field, Ground
 from planting.plant import Place, Plant, places, planted
 from planting.reasons import reason
 
-#: Number of plantings of a seed that are checked.
+#: How many plantings of a seed are looked at.
 PLANTINGS = 8
-#: Kernels such that for each fault in a call, one of them may have it.
+#: Kernels of which one has whatever may go wrong in a call.
 CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
 VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
 GRIDS = ("cuda_gh200", "hip_mi300a")

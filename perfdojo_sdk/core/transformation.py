@@ -129,11 +129,10 @@ class Refusal:
         code: str = "",
         **words: object,
     ) -> Refusal:
-        """A refusal. ``nodes``: those at fault besides ``at``. A mark that is an access is also the access
-        at fault.
+        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
 
-        A value that has not the type of a fact becomes a word of that name: packages gave such words before
-        there were facts.
+        What is not of a fact's type is a word under the same name: packages gave such words before there
+        were facts.
         """
         if not isinstance(nodes, tuple):
             words["nodes"], nodes = nodes, ()
@@ -172,7 +171,7 @@ class Refusal:
         }
 
 
-#: ``established_by`` of a requirement that no move can establish.
+#: What a requirement says that no move can establish.
 NO_MOVE: tuple[str, ...] = ()
 
 
@@ -180,10 +179,9 @@ NO_MOVE: tuple[str, ...] = ()
 class Requirement(Generic[_Asked]):
     """One reason for which a transformation can refuse.
 
-    ``test`` gets the facts and returns None if the requirement holds, a :class:`Kind` if it holds and the
-    move then changes as much, a :class:`Legal` for the same with laws that depend on the site, or a
-    :class:`Refusal`. Without a test, :meth:`Transformation.analyse` refuses for this requirement, and a move
-    that it allows uses the requirement's law, if there is one.
+    ``test`` is asked about the facts and answers None (holds), a :class:`Kind` (holds, at that price), a
+    :class:`Legal` (the same, with laws that depend on the site) or a :class:`Refusal`. None in its place:
+    :meth:`Transformation.analyse` refuses for this requirement, and where it holds, it costs its law.
     ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
     """
 
@@ -215,7 +213,7 @@ _EXACTLY = Legal()
 
 @frozen
 class Rejection:
-    """The answer of a check that refuses a move; its sentences are made only when they are read."""
+    """The answer of a check that refuses a move; words are made only when somebody looks."""
 
     requirement: Requirement[Any]
     refusal: Refusal
@@ -253,7 +251,7 @@ class Rejection:
 
 
 def _filled(sentence: str, refusal: Refusal) -> str:
-    """The sentence with the words filled in; unchanged if the words that a plugin gives do not fit."""
+    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
     try:
         return filled(sentence, refusal.sentence_words)
     except (LookupError, TypeError, ValueError, AttributeError):

@@ -32,7 +32,7 @@ QUICK_COMPARED = 10**7
 
 @dataclass
 class Memory:
-    """Results that verifications of one kernel's games share, since these games share most of their moves."""
+    """Results that the verifications of one kernel's games share: most of them share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
@@ -51,10 +51,9 @@ def verify(
     generator: CodeGenerator | None = None,
     memory: Memory | None = None,
 ) -> Verification:
-    """All three legs for the compiled end of a trace; the two in Python run in parallel with the numeric leg.
+    """All three legs for the compiled end of a trace, the two that are only Python beside the third.
 
-    ``generator`` makes the code of the same game at a smaller shape, for a runner that cannot run large
-    kernels.
+    ``generator`` lets a runner that cannot run large kernels have the same game at a smaller shape.
     """
     memory = memory or Memory()
     with in_background(lambda: (exact(trace, rules, seed), dependence(trace, rules, memory))) as others:
@@ -74,7 +73,7 @@ def quick(
     generator: CodeGenerator | None = None,
     memory: Memory | None = None,
 ) -> Verification:
-    """All three legs with fewer cases, for the best candidate so far of a search.
+    """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
     The exact leg runs the last program only, in one random model, at a smaller shape. The numeric leg runs
     one class of inputs; for a large program, on some rows, or at a smaller shape if rows depend on each
@@ -171,7 +170,7 @@ def affordable(
 
 
 def dependence(trace: Trace, rules: Rules, memory: Memory) -> LegResult:
-    """The dependence leg, at the kernel's own size."""
+    """Integer sets, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
     report = verify_dependence_trace(trace, rules, memory.proved)
@@ -193,7 +192,7 @@ def numeric(
     seed: int,
     generator: CodeGenerator | None = None,
 ) -> LegResult:
-    """The numeric leg, on one thread and on several, whatever ``threads`` is."""
+    """The compiled kernel against float64, on one thread and on several whatever ``threads`` is."""
     from perfdojo_sdk.verify.numeric import verify_numeric
 
     begin = perf_counter()

@@ -1,8 +1,8 @@
 """Calls of one kernel that show faults which a plain call hides; a part of the child process.
 
-Each array lies in a room between two inaccessible pages, flush with one of them or in the middle; a kernel
-that reads or writes a single byte beyond it crashes or is detected. All calls happen in one fork of the
-child, which reports when an execution begins and ends, so that a crash or hang can be attributed.
+Each array stands in a room between two inaccessible pages, flush with one of them or in the middle; whoever
+leaves it by a single byte, reading or writing, dies or is seen. All calls together happen in one fork of the
+child, which tells what it begins and what it has done, so that a kernel that dies or hangs tells in what.
 """
 
 from __future__ import annotations
@@ -47,30 +47,30 @@ from perfdojo_sdk.measure.process_state import Used, changed, surroundings, thre
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.
 WALL = max(PAGE, 1 << 16)
-#: Number of calls in a row; for a slow kernel, as many as fit into these seconds, but at least a few.
+#: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
-#: Bytes of a cache line; addresses that differ by a multiple of it have the same alignment.
+#: Bytes, beyond which addresses look alike again to whatever a processor does.
 CACHE_LINE = 64
-#: Seconds for two callers to run at once, and for threads that share a part of the workspace to collide: a
-#: collision shows only if both write at the same moment.
+#: Seconds for two callers to meet, and for threads that use one place of the workspace to collide: these
+#: share the processor with whatever else runs, and what one overwrites is seen only at that very moment.
 MEETING_S, COLLIDING_S = 0.05, 0.3
-#: Most threads for which calls are repeated for that time; with more, there is one call.
+#: Numbers of threads up to which they are given that time; of more, calls only as they come.
 FEW_THREADS = 3
-#: Seconds for trying numbers of threads; the first few, and those beyond this many threads, run in any case.
+#: Seconds in which many numbers of threads are tried; so many of them, and those beyond, in any case.
 COUNTING_S, FEWEST_COUNTS, MANY_THREADS = 0.2, 10, 64
-#: Bytes of workspace above which unusual numbers of threads are left out.
+#: Bytes of workspace beyond which a number of threads that no user has is left out.
 MOST_WORKSPACE = 64 << 20
-#: How often two callers should overlap in the kernel; the fewest overlaps to wait for, and seconds to wait
-#: for them if other work keeps the callers from running at once.
+#: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
+#: seconds, as where other work keeps them from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
-#: Most times that another thread waits for results, a few for each cache line of them; seconds for that, and
-#: seconds if other work keeps the two threads from running at once.
+#: How often another thread waits for results, at most: some times for each cache line of theirs. And seconds;
+#: so many where other work keeps the two from running at once.
 MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
-#: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
+#: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
 SETTLED = 10
 #: Seconds after which a call after a fork, or one of many slow calls, counts as hanging.
 PATIENCE_S = 5.0
-#: Absurd numbers of threads: the least and the largest value of the argument.
+#: Numbers of threads that nobody means: the least and the largest that the argument can be.
 LEAST_THREADS, MOST_THREADS = -(1 << 31), (1 << 31) - 1
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
@@ -87,7 +87,7 @@ class Room(Guarded):
         size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
         memory = mmap.mmap(-1, size + 2 * WALL, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)  # touching small pages may take longer than the calls
+            memory.madvise(mmap.MADV_HUGEPAGE)  # to touch it page by page may take longer than the calls
         whole = np.frombuffer(memory, np.uint8)
         for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
             if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
@@ -96,7 +96,7 @@ class Room(Guarded):
         self.at = -1
 
     def allow(self, access: int) -> None:
-        """Set the access rights of the whole room, as constants of ``mprotect``."""
+        """Access to all of the room, as ``mprotect`` names it."""
         if _libc.mprotect(
             ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
         ):
@@ -105,9 +105,9 @@ class Room(Guarded):
     def place(
         self, where: str | int, number: int, shape: tuple[int, ...] | None = None, turn: int = 0
     ) -> bool:
-        """Put the array at the ``start``, in the ``middle``, at the ``end``, or so many bytes behind the
-        middle; ``odd`` is an address with the least alignment allowed, another one for each ``number``, and
-        an element further with each ``turn``. True if the array has moved."""
+        """Lie at the ``start``, in the ``middle`` or at the ``end``, or so many bytes behind the middle; or
+        ``odd``: at first at no multiple of more than has to be, and differently for arrays of different
+        numbers; with each ``turn`` an element on. Whether it has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
@@ -120,7 +120,7 @@ class Room(Guarded):
         return before != self.at
 
 
-#: The place of all arrays, or of each room's array; those that are not named lie in the middle.
+#: Where all rooms lie, or each of them; those that are not named, in the middle.
 Where: TypeAlias = str | Mapping[Room, str | int]
 
 
@@ -171,14 +171,14 @@ class Stage:
         self.check()
 
     def check(self) -> None:
-        """Raise after a call that changed memory around the arrays, or gave other results than expected."""
+        """After a call: nothing around the arrays is changed, and the results are the expected ones."""
         for room in self.rooms:
             room.check_guards()
         if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
             compare(self, self.expected, "differ from those of a plain call")
 
     def check_inputs(self) -> None:
-        """Raise if a call at this place has changed an input."""
+        """After all calls at one place, that none has changed an input."""
         for room, given in zip(self.inputs, self.memory.inputs, strict=True):
             if not same(room, given.bytes):
                 raise Refused("input_modified", f"the kernel changed its input {room.name}")
@@ -303,8 +303,7 @@ def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]
 
 
 def _collide(trial: Trial, count: int) -> None:
-    """Call once; or many times if each thread has a slot of the workspace, since two that share one by
-    mistake seldom collide."""
+    """One call; many where each thread has a slot of the workspace: two that use one seldom meet there."""
     stage = trial.stage
     stage.call("end", count)
     size = stage.kernel.workspace_bytes(count)
@@ -319,11 +318,11 @@ def _collide(trial: Trial, count: int) -> None:
 
 
 def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
-    """Raise unless threads have written into all slots of the workspace. If two threads share a slot, another
-    slot stays unwritten, even if they do not collide; for some number of threads, it is the last one."""
+    """Threads with slots of their own have written into all of them. Where two threads use one, another slot
+    is left as it was, whether they have met or not; for some number of threads, the last."""
     stage = trial.stage
     left = _unused(stage.workspace)
-    for _ in range(FEWEST_CALLS):  # a thread may start so late that others have done its work
+    for _ in range(FEWEST_CALLS):  # a thread may come late to work that others have done meanwhile
         stage.call("end", ALONE)
         spare = _unused(stage.workspace)
         if left <= spare + CACHE_LINE:
@@ -338,18 +337,18 @@ def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
 
 
 def _unused(room: Room) -> int:
-    """The number of bytes at the end of a room that are still poison."""
+    """Bytes at its end that are still poison."""
     written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
     return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
 
 
 def _as_one(trial: Trial, count: int) -> None:
-    """Call with fewer than one thread, which counts as one."""
+    """Fewer than one count as one."""
     trial.stage.call("end", count)
 
 
 def _too_many(trial: Trial, count: int) -> None:
-    """Call with too many threads: the kernel has to refuse and write nothing, or to run on fewer."""
+    """More threads than any kernel runs on: it says so and writes nothing, or does without them."""
     stage = trial.stage
     size = stage.arrange("end", TOGETHER)
     status = stage.kernel.enter(stage.arrays, stage.workspace, size, count)
@@ -387,8 +386,8 @@ def repeated(trial: Trial) -> None:
 
 
 def two_callers(trial: Trial) -> None:
-    """Call from two threads at once, with different arrays and inputs. Results are compared in C after each
-    call, so that the two hardly ever wait for each other."""
+    """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
+    by call, so that the two hardly ever wait for each other."""
     first, kernel = trial.stage, trial.kernel
     first.call("middle")
     with _other_inputs(first) as inputs:
@@ -412,8 +411,8 @@ def two_callers(trial: Trial) -> None:
 
 
 def handed_over(trial: Trial) -> None:
-    """Let another thread read the results as soon as the caller reports the end of the call: it shows stores
-    that are not yet visible to other processors."""
+    """Another thread waits until the caller says that the call is over, and looks at the results: it does not
+    see what has not left the caller's processor by then."""
     stage = trial.stage
     size = stage.arrange("middle", ALONE)
     caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
@@ -499,7 +498,7 @@ def _harness(trial: Trial) -> ctypes.CDLL:
 
 
 def _callers(job: Mapping[str, Any]) -> str:
-    """The file of the callers in C, as a full path: a kernel may have changed the current folder."""
+    """The file of what C calls. A kernel may have changed the current folder."""
     return os.path.join(job["folder"], "callers.so")
 
 
@@ -510,7 +509,7 @@ def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
 
 
 def _like(room: Room) -> Room:
-    """A new room for an array like this one."""
+    """Another one for such an array."""
     other = Room(room.name, room.shape, room.dtype, room.step)
     other.place("middle", 0)
     return other
@@ -518,7 +517,7 @@ def _like(room: Room) -> Room:
 
 @contextmanager
 def _other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
-    """Other inputs in the same memory, shifted by one element; the last element repeats the first."""
+    """Other inputs in the very same memory, one element further on: the last is the first one, again."""
     found: list[Guarded] = []
     for room in stage.inputs:
         step = room.bits.itemsize
@@ -544,7 +543,7 @@ class Caller(ctypes.Structure):
     )  # fmt: skip
 
 
-#: Most arrays that the harness of two callers supports.
+#: Arrays up to which the harness of two callers goes.
 MOST_ARRAYS = 64
 
 

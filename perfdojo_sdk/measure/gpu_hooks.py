@@ -1,6 +1,6 @@
 """The hooks of a plugin that brings one target with grids and blocks; the vendor adds its own parts.
 
-The plugin defines how its generator, runner and probes are made, and exports the hooks by name::
+The plugin says how its generator, its runner and its probes are made, and takes the hooks over by name::
 
     _HOOKS = MyHooks("my_gpu", "perfdojo-my-gpu", __name__, NOTICE)
     perfdojo_targets = _HOOKS.perfdojo_targets

@@ -78,7 +78,7 @@ _SOME_ROWS = 50
 _VALUE_INSTANCES = 2 * 10**8
 #: Bytes of inputs, and of a small program's expected results, that are in memory at a time.
 _MOST_BYTES = 1 << 30
-#: Bytes of expected results for one element of an output.
+#: What they say about one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random", "rows")
@@ -187,7 +187,7 @@ def verify_numeric(
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
-    # Orphans of a fork can be told from other children of this process only if nothing else starts one.
+    # A fork's orphans are told from other children of this process only while nobody else starts any.
     forking = ability(runner, Forks)
     alone = forks or (forking is not None and forking.forks)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
@@ -486,8 +486,8 @@ def _independent_rows(
     """The decomposition of the program into rows that can be verified alone, or None with the reason.
 
 
-    On rows, the bound is that of the original program in any order of its terms. It accounts for reciprocals,
-    but for no other declared rounding, and for no sums that the original does not have.
+    On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
+    but of no other rounding that a move declared, nor of sums that the original does not have.
     """
     if not _float_dtypes(transformed) <= _float_dtypes(original):
         return None, "its moves change precision"
