@@ -1,1 +1,1 @@
-"""Programs that time and compare. A package of this name, since others install one too."""
+"""Programs that time and compare. It is a package, since an installed one may have the same name."""

@@ -2,8 +2,8 @@
 
     python benchmarks/agent_choices.py build/agent.safetensors --target riscv_snitch --kernels 'daxpy[64]'
 
-A choice is right if it is the expert's next move, or one of the ten after it that may as well come next. Each
-kernel's game is judged as it is and in ``--orders`` other orders. Nothing is run or timed.
+A choice is right if it is the expert's next move, or one of the ten after it that could equally come next.
+Each kernel's game is judged as it is and in ``--orders`` other orders. Nothing is run or timed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perfdojo_sdk.perfllm.replay import STOP
 from perfdojo_sdk.perfllm.variations import next_moves, reordered
 from perfdojo_sdk.plugins import load_plugins
 
-#: A right move is among the first so many.
+#: Shares are printed for a right move among the first so many.
 RANKS = (1, 3, 5)
 
 

@@ -3,24 +3,23 @@
     python benchmarks/fuzz.py --moves 1000000 --state build/fuzz [--processes 2] [--length 100]
                               [--targets x,y] [--no-numeric] [--compilers] [--json]
 
-Random programs over the whole language, random walks over all moves of the core and of every loaded target
-in turn. A move is of a transformation drawn evenly from those that have a legal one; one move in four is of
-those that all walks so far played least, where one of these can be played, else of that which this walk has
-played least.
+Random programs over the whole language, random walks over all moves of the core and of every loaded target in
+turn. The transformation of a move is drawn evenly from those with a legal move. One move in four is instead
+of a transformation that all walks so far have played least; if none of these is legal, of the one that this
+walk has played least.
 
-Leg 1 after each move; legs 2 and 3 at the end of each walk and after every hundredth move; leg 2 where the
-target's kernels run on this machine. It compiles the ends of a block of walks together: one block in eight
-as the target compiles its libraries, the others without optimising, which shows what was emitted and not
-what a compiler makes of it.
+The exact leg checks each move; the other legs check the end of each walk and every hundredth move, the
+numeric leg only if the target's kernels run on this machine. It compiles the ends of a block of walks
+together: one block in eight as the target compiles its libraries, the others without optimisation, so that
+faults of the generator are not mixed with those of a compiler.
 
-With --compilers, gcc and clang compile the ends of walks at the target's flags, and for each end two programs
-more that are made for compilers to go wrong on; their results and those of gcc without optimising must agree
-bit for bit. Where there is one compiler only, it is compared with itself.
+With --compilers, gcc and clang compile the ends of walks with the target's flags, and for each end two more
+programs that may reveal faults of compilers; their results and those of gcc without optimisation must agree
+bit for bit. If there is one compiler only, it is compared with itself.
 
-Each finished walk is a line in STATE/walks.jsonl: stop it with Ctrl-C, run the same command again, and it
-goes on. A failure is shrunk and written to STATE/failures/ as a saved game, ready to be moved to
-tests/fuzz_cases/, where the tests replay it. A walk that failed does not count and is walked again by the
-next run, as the code is then.
+Each finished walk is a line in STATE/walks.jsonl: after Ctrl-C the same command resumes. A failure is shrunk
+and written to STATE/failures/ as a saved game, ready to be moved to tests/fuzz_cases/, where the tests replay
+it. A failed walk does not count; the next run repeats it with the code of that time.
 """
 
 from __future__ import annotations
@@ -61,11 +60,11 @@ CORE = "core"
 
 #: Walks on one target whose ends are compiled together.
 BLOCK = 4
-#: One block in so many has its ends compiled as for a library.
+#: The ends of one block in so many are compiled as for a library.
 OPTIMISED = 8
-#: Every so many blocks, a target whose moves are dear to judge.
+#: One block in so many is for a target whose moves are expensive to judge.
 DEAR = 5
-#: How many of the transformations played least are preferred.
+#: Number of the transformations played least that are preferred.
 RAREST = 4
 
 
@@ -80,12 +79,12 @@ class Job:
     compilers: bool
     optimised: bool
     rarest: tuple[str, ...]
-    """Transformations to prefer now and then."""
+    """Transformations that one move in four prefers."""
 
 
 @lru_cache
 def game(target_name: str) -> tuple[Rules, NumericLeg | None]:
-    """The rules of a target's game, and leg 2 for it: where kernels run on this machine itself. The core
+    """The rules of a target's game, and the numeric leg if its kernels run natively on this machine. The core
     alone has no code generator, and a simulated chip would take most of the time."""
     if target_name == CORE:
         return Rules(CORE_DIALECT, GENERIC), None
@@ -98,7 +97,8 @@ def game(target_name: str) -> tuple[Rules, NumericLeg | None]:
 def run(job: Job) -> list[dict[str, Any]]:
     """The walks of a block, each as a line of the record."""
     if gc.isenabled():
-        # Looking for cycles is left to the end of a block, and what is loaded by now is in none.
+        # Garbage is collected only at the end of a block; objects that exist now are exempt, being in no
+        # cycle.
         gc.disable()
         gc.freeze()
     rules, numeric = game(job.target)
@@ -121,7 +121,7 @@ def compare_compilers(job: Job, reports: Sequence[FuzzReport], looks: NumericLeg
     programs = [program for _, program in (*ends, *made)]
     sources = [looks.generator.generate(program, f"pd_fuzz{k}") for k, program in enumerate(programs)]
     found = CompilerComparison(looks.target.capabilities.compiler_flags)(sources, job.seeds[0])
-    # Leg 2's references as well, the last program's: they do not share a file.
+    # Also the numeric leg's reference of the last program: references do not share a file.
     judged = reference(programs[-1], BOUNDED, {}, looks.target.dialect)
     found[-1] = found[-1] or CompilerComparison(LARGE_FLAGS)([judged], job.seeds[0])[0]
     reports[0].by_leg["compilers"] += len(programs)
@@ -162,7 +162,7 @@ def as_case(target: str, failure: FuzzFailure) -> dict[str, Any]:
 
 
 def save_failure(folder: Path, line: dict[str, Any]) -> None:
-    """For the tests, and told to whoever watches."""
+    """Save a failure as a case for the tests, and print it."""
     folder.mkdir(parents=True, exist_ok=True)
     case, seed = line["failure"], line["seed"]
     move = case.get("move")
@@ -175,7 +175,7 @@ def save_failure(folder: Path, line: dict[str, Any]) -> None:
 def turns() -> Iterator[str]:
     """Targets in turn; the core alone, whose language is widest, as often as all targets together."""
     plugins = load_plugins()
-    # A veto generates code for every move that it is asked about; leg 2 runs a compiler.
+    # A veto generates code for every move that it judges; the numeric leg runs a compiler.
     dear = [name for name in plugins.targets if game(name)[0].vetoes or game(name)[1]]
     others = cycle([name for name in plugins.targets if name not in dear] or [CORE])
     dears = cycle(dear or [CORE])
@@ -206,7 +206,7 @@ def earlier_walks(log: TextIO) -> list[dict[str, Any]]:
         sys.exit(f"another run is writing to {log.name}: wait for it, or name another folder with --state")
     log.seek(0)
     text, end, torn = log.read().rpartition("\n")
-    if torn:  # whoever was killed while writing; its walk is walked again
+    if torn:  # the writer was killed while writing; its walk is repeated
         log.truncate(len((text + end).encode()))
     return [json.loads(line) for line in text.splitlines()]
 

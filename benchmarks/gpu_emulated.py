@@ -1,10 +1,10 @@
-"""Do the kernels of the GPU targets hold in emulation: the library's own, and each operator at many shapes.
+"""Verification of the GPU targets' kernels in emulation: the library's own, and each operator at many shapes.
 
     python benchmarks/gpu_emulated.py [--targets cuda_gh200,hip_mi300a] [--shapes 16] [--instances 200000]
                                       [--allow precision]
 
-The tests ask the same of fewer and smaller shapes with one class of inputs; here every class is drawn. Every
-access of every kernel is watched. Ends with status 1 if any kernel is wrong. Nothing here is a time on a GPU.
+The tests do the same for fewer and smaller shapes with one class of inputs; here every class is drawn. Every
+access of every kernel is checked. Ends with status 1 if any kernel is wrong. Nothing is timed.
 """
 
 from __future__ import annotations

@@ -3,15 +3,15 @@
     python benchmarks/gpu_table3.py [--kernels add,matmul] [--target cuda_gh200] [--repeats 50] [--json FILE]
     python benchmarks/gpu_table3.py --compile-only     # all that needs no GPU, and no times
 
-PyTorch runs eager and compiled (by Inductor, whose kernels for GPUs are Triton's); where an operator is
-simple to write in Triton, a kernel of ours in it runs too (``gpu_triton.py``). All contenders run in one
-process on the same tensors, in turns. Each call is captured as a graph and timed by events around it, after a
-buffer of twice the last cache was overwritten; so launches cost everybody the same, and it is told what they
-cost. TF32 is off, and ours are games that keep precision. Where a system brings several kernels, each is
-timed and the fastest counts. Every result is compared with float64 at sampled places; who is wrong is left
-out. The roofline is the faster of two copies of 1 GiB, and the product of multiprocessors, lanes and clock,
-as measured and told on this GPU. At the end stand the goals, each with the figure that it is about. Without a
-GPU it says so and ends with status 3: figures are measured here or not at all.
+PyTorch runs eager and compiled (by Inductor, whose kernels for GPUs are in Triton). If an operator is simple
+to write in Triton, a kernel of ours in Triton runs too (``gpu_triton.py``). All contenders run in one process
+on the same tensors, in turns. Each call is captured as a graph and timed by events around it, after a buffer
+of twice the last cache was overwritten; so launches cost the same for all, and that cost is printed. TF32 is
+off, and our games keep the precision. If a system has several kernels, each is timed and the fastest counts.
+Every result is compared with float64 at sampled places; a wrong contender is left out. The roofline is the
+faster of two copies of 1 GiB, measured on this GPU, and the product of its multiprocessors, lanes and clock.
+The report ends with the goals, each with its figure. Without a GPU the program says so and ends with status
+3: figures are measured here or not at all.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ Call = Callable[[], None]
 NO_GPU = 3
 OURS, EAGER, COMPILED, TRITON = SYSTEMS = "ours", "eager", "compiled", "triton"
 
-#: The product that tells how much of the FMA units' peak is reached; no row of Table 3.
+#: The product for the fraction of the FMA units' peak; not a row of Table 3.
 LARGE = Operator("matmul4096", "matmul", ((4096, 4096), (4096, 4096)), (4096, 4096), 2 * 4096**3)
 LARGE_KERNEL = "matmul[4096,4096,4096]"
-#: Bytes from which an operator that memory bounds is held to the bandwidth of a copy.
+#: Bytes from which an operator that memory bounds is compared with the bandwidth of a copy.
 MUCH = 100e6
 
 
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         for name in wanted:
             rows.append(row(known[name], games, gpu, asked.repeats))
-    finally:  # a kernel that faults may end all use of the GPU, which takes no figure back
+    finally:  # a kernel that faults may end all use of the GPU; the figures so far stay valid
         print("\n".join([*gpu.about(), "", *report(rows)]))
         if asked.json:
             told = {"gpu": gpu.about(), "rows": [asdict(r) for r in rows], "goals": list(goals(rows))}
@@ -148,7 +148,7 @@ class Games:
 
 
 def compile_only(games: Games, operators: Sequence[Operator]) -> int:
-    """Say what the compiler made of each game; status 1 if there is no machine code for one."""
+    """Print the compiler's report on each game; status 1 if there is no machine code for one."""
     wrong = 0
     for operator in operators:
         for number, made in enumerate(games.bundles(operator)):
@@ -168,7 +168,7 @@ class TorchGpu:
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
         self.torch, self.properties = torch, torch.cuda.get_device_properties(0)
         self.name = torch.cuda.get_device_name(0)
-        # PyTorch knows the second cache; where another one lies behind it, the target's figures do.
+        # PyTorch knows the second cache; the target's figures also list a cache behind it.
         caches = [self.properties.L2_cache_size, *(c.bytes for c in target.capabilities.caches.values())]
         self.flush_buffer = torch.empty(FLUSH * max(caches), dtype=torch.uint8, device="cuda")
         self.loader = import_module(f"perfdojo_{target.name}.loader")
@@ -182,13 +182,13 @@ class TorchGpu:
         copies = lambda: self._keep(other.copy_(one)), lambda: self._keep(torch.mul(one, 1.0, out=other))
         self.copy_bandwidth = 2 * 4 * (1 << 28) / min(map(self._median, copies))
         single = torch.zeros(1, device="cuda")
-        #: Seconds of a graph of one kernel that does next to nothing; in everybody's time.
+        #: Seconds of a graph of one kernel that does next to nothing; a part of all times.
         self.launch_s = self._median(lambda: self._keep(single.add_(1)))
         #: Multiplications and additions a second without matrix units, at the GPU's highest clock.
         self.peak = 2 * 128 * self.properties.multi_processor_count * self._hertz()
 
     def about(self) -> list[str]:
-        """The device, and what was measured of it."""
+        """The device, and its measured speeds."""
         lines = [
             f"{self.name}, PyTorch {self.torch.__version__}",
             f"a copy of 1 GiB: {self.copy_bandwidth / 1e9:.0f} GB/s, measured; FMA units: "
@@ -202,7 +202,7 @@ class TorchGpu:
         return statistics.median(once() for _ in range(20))
 
     def _hertz(self) -> float:
-        """The highest clock: as the driver's attribute where it has those, else as PyTorch knows it."""
+        """The highest clock: from the driver's attribute if there is one, else from PyTorch."""
         attribute = getattr(self.driver, "CUdevice_attribute", None)
         if attribute is None:
             return 1e3 * float(self.properties.clock_rate)
@@ -212,7 +212,7 @@ class TorchGpu:
         return 1e3 * float(value(cuda, asked))
 
     def _keep(self, result: Any) -> None:
-        """Hold a result until the next one, so that its memory is not given away meanwhile."""
+        """Hold a result until the next one, so that its memory is not reused meanwhile."""
         self.kept = result
 
     def put(self, array: Any) -> Any:
@@ -303,7 +303,7 @@ def row(operator: Operator, games: Any, gpu: Any, repeats: int) -> Row:
             continue
         try:
             contenders[name] = gpu.ours(made, inputs, operator.output)
-        except Exception as failure:  # whatever a driver says of one kernel, the others have their turn
+        except Exception as failure:  # any error of one kernel; the others still run
             problems[name] = f"{type(failure).__name__}: {failure}"
     contenders |= gpu.peers(operator, inputs)
     timers: dict[str, Callable[[], float]] = {}

@@ -1,9 +1,9 @@
 """Kernels in Triton for the benchmark of GPUs: a peer for each operator that is simple to write in it.
 
-What one programs by hand in Triton: element by element in blocks, a row in one program, products of matrices
-by tiles. Sums are in f32, and products stay f32 (no TF32). Each function takes contiguous f32 tensors of one
-device and gives the result in fresh memory, as those of :mod:`perfdojo_sdk.peers.pytorch` do. Imports Triton,
-which comes with PyTorch for GPUs.
+They are written as usual in Triton: element-wise operators in blocks, a row in one program, products of
+matrices by tiles. Sums are in f32, and products stay f32 (no TF32). Each function takes contiguous f32
+tensors of one device and returns the result in new memory, as those of :mod:`perfdojo_sdk.peers.pytorch` do.
+Imports Triton, which comes with PyTorch for GPUs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfdojo_sdk.peers import operators
 Tensor = torch.Tensor
 Formula = Callable[..., Tensor]
 
-#: Elements of a program that goes element by element.
+#: Elements of one program of an element-wise operator.
 BLOCK = 1024
 #: Rows, columns and steps of a tile, and its warps: each is a contender, and the fastest counts.
 TILES = ((64, 64, 32, 4), (128, 64, 32, 4), (128, 128, 32, 8))
@@ -160,4 +160,4 @@ FORMULAS: Mapping[str, Mapping[str, Formula]] = {
     "matmul": _TILED,
     "bmm": _TILED,
 }
-"""Family of operators -> variant -> its function; families that are not here are not simple."""
+"""Family of operators -> variant -> its function; the other families are not simple."""

@@ -3,16 +3,16 @@
     python benchmarks/moves.py [--seconds 2] [--json]
     python benchmarks/moves.py --target riscv_snitch --kernels dsum dmatmul dmaxpool
 
-Unless others are named: softmax, layer norm and matmul at the paper's sizes, each in its initial form and
-as the best usable target's heuristic pass leaves it. Every candidate of every transformation is enumerated
-and checked; each legal one is applied, and the whole text of the program that results is printed. "legal"
-is the rate over the legal moves alone, "all" over every candidate, the refused ones included; both pay for
-the enumeration of all. One core, processor time, the median of the rounds.
+The default programs are softmax, layer norm and matmul at the paper's sizes, each in its initial form and in
+the final form of the best usable target's heuristic pass. Every candidate of every transformation is
+enumerated and checked; each legal one is applied, and the whole text of the resulting program is printed.
+"legal" is the rate over the legal moves only, "all" over every candidate, the refused ones included; both
+include the time to enumerate all. One core, processor time, the median of the rounds.
 
-What is shared: a round plays all moves of one program, as a search does, so what one of them finds out
-about that program is there for the next (where its nodes and accesses stand, the names in a copy of a
-scope). Each round starts from a new program over the same nodes, which is how a search meets one after a
-move: nothing is known about the program, and what its unchanged nodes worked out is kept.
+As in a search, a round plays all moves of one program, so facts about the program that one move computes are
+cached for the next (the places of its nodes and accesses, the names in a copy of a
+scope). Each round starts from a new program over the same nodes, like a search after a
+move: facts about the program are not cached yet, those about its unchanged nodes are.
 """
 
 from __future__ import annotations

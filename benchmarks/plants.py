@@ -1,20 +1,20 @@
-"""Faults planted in what generators emit: does verification catch each of them?
+"""Plants: faults that are put into emitted code, to see whether verification catches them.
 
     python benchmarks/plants.py --target x86_avx512 [--operators softmax,conv1] [--plants maximum,tail]
                                 [--each 3] [--minutes 15] [--seed 0] [--state build/plants] [--full] [--json]
 
 Each plant is a pattern over emitted text: the kernel's source, or a header that it includes. It is planted in
-some kernels (``--each``) where it matters, at a place that the seed chooses, compiled as the target compiles,
-and given to the numeric leg as a build gives it. Kernels are what the expert plays on the operators of
+some kernels (``--each``) in which it matters, at a place that the seed chooses, compiled with the target's
+flags, and given to the numeric leg as in a build. The kernels are the expert's games for the operators of
 Table 3 at small shapes, odd ones with tails, even ones, and games for the operators' own shapes made small.
 
-For each planting: *caught*, and by which inputs or execution (of a header that targets share, maybe those of
-another target); *survived*; or *harmless*, with what was computed that says so. A plant that is harmless in a
-kernel is planted in two others, if it matters in so many, until one shows it. An unplanted kernel must pass
-first. One line per planting goes to STATE/TARGET.jsonl: stop it with Ctrl-C, run the same command again, and
-it goes on. ``--again`` looks once more at what survived.
+Each planting is *caught*, by inputs or an execution (for a header that targets share, perhaps on another
+target); *survived*; or *harmless*, with the evidence. A plant that is harmless in a kernel is planted in up
+to two others in which it matters, until one shows it. The kernel without the plant must pass first. Each
+planting adds a line to STATE/TARGET.jsonl: after Ctrl-C the same command resumes. ``--again`` judges the
+survivors again.
 
-Ends with status 1 where one survived.
+Ends with status 1 if one survived.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 
-#: Kernels that a plant is tried in, one after the other, where it was harmless in the one before.
+#: Further kernels in which a plant is tried, one after the other, as long as it is harmless.
 OTHERS = 2
 
 
@@ -56,7 +56,7 @@ class Planting:
     number: int
     of: int
     others: tuple[Planting, ...] = ()
-    """The same plant in kernels that are tried where this one does not show it."""
+    """The same plant in kernels that are tried if this one does not show it."""
 
     @property
     def key(self) -> str:
@@ -122,7 +122,7 @@ class Record:
         self.lines: dict[str, dict[str, Any]] = {}
         if path.exists():
             text, end, torn = path.read_text(encoding="utf-8").rpartition("\n")
-            if torn:  # whoever wrote it was stopped
+            if torn:  # its writer was stopped
                 path.write_text(text + end, encoding="utf-8")
             found = [json.loads(line) for line in text.splitlines()]
             self.lines = {line["key"]: line for line in found}
@@ -137,7 +137,7 @@ class Record:
 
 
 def run(chosen: Sequence[Planting], judge: Judge, record: Record, deadline: float) -> bool:
-    """Judge what the record does not know; whether all was judged before the deadline."""
+    """Judge the plantings that the record does not have; true if all were judged before the deadline."""
     for done, first in enumerate(chosen, 1):
         for planting in (first, *first.others):
             if planting.key not in record.lines:

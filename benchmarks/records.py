@@ -3,8 +3,8 @@
     python -m benchmarks.records speed [--writers 4] [--db PLACE]
     python -m benchmarks.records kills [--kills 2000] [--writers 2] [--db PLACE]
 
-Each writer is a child process. It says which record it has kept over a pipe, after the store has
-returned; whatever was said must be found afterwards, whole, and nothing that was not written.
+Each writer is a child process. After each call of the store it reports the record over a pipe. All reported
+records must be found afterwards, complete, and no record that was not written.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from perfdojo_sdk.store.records import RecordKey, sha256
 PROGRAM = "kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n"
 _WHEN = datetime(2026, 1, 2, tzinfo=UTC)
 _NUMBER = struct.Struct("<Q")
-#: A writer that has kept its first record lives at most so much longer.
+#: A writer lives at most so much longer than its first record.
 LONGEST_S = 0.03
 
 
@@ -69,7 +69,7 @@ def candidate(number: int) -> Candidate:
 
 
 def _write(place: Path | str, first: int, step: int, most: int, said: int) -> None:
-    """Keep candidates ``first``, ``first + step`` ...; say each one's number when it is kept."""
+    """Store candidates ``first``, ``first + step`` ...; report the number of each when it is stored."""
     with Records(place) as records:
         for number in range(first, first + step * most, step):
             records.candidates.put(candidate(number))
@@ -91,9 +91,9 @@ class Killed:
 def kill_writers(
     place: Path | str, kills: int, writers: int = 2, seed: int = 0, most_s: float = float("inf")
 ) -> Killed:
-    """Kill writers, each after a random time, until ``kills`` are dead or ``most_s`` are over; then look.
+    """Kill writers, each after a random time, until ``kills`` are dead or ``most_s`` have passed; then check.
 
-    A writer that is killed is followed by one that goes on where it was.
+    A killed writer is followed by one that continues from its last record.
     """
     chance, result, kept = random.Random(seed), Killed(), set[int]()
     end = time.monotonic() + most_s
@@ -132,7 +132,7 @@ def _wait_for_one(ear: int, kept: set[int]) -> None:
 
 
 def _said(ear: int) -> set[int]:
-    """All numbers up to the end of the pipe; the writer is dead. A word this short is never torn."""
+    """All numbers up to the end of the pipe; the writer is dead. A write this short is atomic."""
     heard = b""
     while more := os.read(ear, 1 << 16):
         heard += more

@@ -7,7 +7,7 @@
 Each figure is the geometric mean, over kernels and seeds, of a player's best time divided by the best time
 that any player of this run found for the kernel: 1 is the best. By default the times are estimates of the
 paper machine of ``perfdojo_sdk.testing.estimate``, the same on every computer; ``--measured`` compiles and
-times on this one, or simulates where the target is a simulator's (without records, so that nothing is
+times on this one, or simulates if the target is simulated (without records, so that nothing is
 shared between players). ``--share`` evaluates a program once for all players: for figures without noise.
 """
 
@@ -55,7 +55,8 @@ def measured(plugins: Plugins, target: Target, kernel: Kernel) -> Evaluate:
 
 
 def shared(evaluate: Evaluate, known: dict[str, Evaluation]) -> Evaluate:
-    """The same, asked only for what is not ``known``; equal programs within a round are asked twice."""
+    """An evaluation that looks up ``known`` programs; equal new programs within a round are evaluated
+    twice."""
 
     def look_up(games: Sequence[Trace]) -> list[Evaluation]:
         fresh = [game for game in games if game.program.text not in known]

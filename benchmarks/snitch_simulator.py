@@ -78,7 +78,7 @@ _INTEGERS = """
     bnez a3, 2b
     ecall
 """
-#: What is busy -> the program, and about how many cycles a round takes.
+#: The busy unit -> a program, and the approximate cycles of a round.
 PROGRAMS: Mapping[str, tuple[str, int]] = {
     "two streams and the FPU": (_STREAMS, 65_600),
     "loads, the FPU and a loop": (_LOADS, 8_000),
@@ -92,7 +92,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=5, help="runs of each program; the fastest counts")
     parser.add_argument("--json", action="store_true", help="figures as JSON")
     options = parser.parse_args()
-    simulate("ecall")  # compiles the core where that was not done before
+    simulate("ecall")  # compiles the core if necessary
     rows = {name: measured(*given, options.cycles, options.repeat) for name, given in PROGRAMS.items()}
     if options.json:
         print(json.dumps({"provenance": "measured", "rows": rows}, indent=1))

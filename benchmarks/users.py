@@ -1,11 +1,11 @@
-"""Programs as users write them: does each get a kernel, and does verification let right kernels pass?
+"""Programs as users write them: each must get a kernel, and verification must accept right kernels.
 
     python benchmarks/users.py --target x86_avx512 [--programs 100] [--first 0] [--minutes 15] [--json]
 
-For each seed a program of ``perfdojo_sdk/testing/user_programs.py``: its initial form and what the target's
-expert plays on it, each compiled as the target compiles and given to the three legs. Nothing here is wrong by
-design: what a leg refuses is a fault, of a move, of a generator or of the leg. Ends with status 4 where there
-is one, and prints the program.
+Each seed gives a program of ``perfdojo_sdk/testing/user_programs.py``. Its initial form and the games of the
+target's expert are compiled with the target's flags and given to the three legs. Since no program is wrong on
+purpose, a refusal is a fault of a move, of a generator or of the leg. Then the program is printed, and the
+status at the end is 4.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def games(program: Program, rules: Rules, plugins: Plugins, target: Target) -> l
 
 
 def problems(seeds: Sequence[int], rules: Rules, numeric: NumericLeg) -> Iterator[tuple[int, str, str, str]]:
-    """Seed, leg, what it says, the program refused: of every game of a block of programs."""
+    """Seed, leg, its message and the refused program, for every game of a block of programs."""
     todo: list[tuple[int, Trace]] = []
     for seed in seeds:
         program = user_program(seed)

@@ -4,8 +4,8 @@
 
 Each system runs in a process of its own, pinned, on the same inputs; they take turns, so that a busy
 machine slows all of them. Every result is compared with float64, before the race and after each turn;
-who is wrong is reported and left out. Each system picks the fastest of its variants (layout, algorithm,
-whose memory the result goes to). Nobody may prepare the weights beforehand: they are inputs. Layouts
+a wrong system is reported and left out. Each system uses the fastest of its variants (layout, algorithm,
+memory for the result). Weights must not be prepared beforehand: they are inputs. Layouts
 are free: a peer may have its images channels-last before and after.
 
 Needs the extra `bench` (and a C++ compiler with Python's headers, for torch.compile). Without all six
@@ -80,7 +80,7 @@ def row(
     probes: Sequence[MachineFigures],
     cache_bytes: int,
 ) -> report.Row:
-    """The roofline is that of the fastest probe: other work slows a probe, nothing makes it too fast."""
+    """A row of the table. The roofline is that of the fastest probe: other load only slows a probe down."""
     cost = operator.read_bytes, operator.written_bytes, operator.operations
     bounds = [found for figures in probes if (found := bound(*cost, threads, figures)) is not None]
     if not bounds:

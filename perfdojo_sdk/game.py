@@ -1,8 +1,8 @@
 """A game: a program, the rules of a target, and the moves played so far.
 
-The one way to play for the command line, scripts and agents. A game is frozen: ``apply``, ``undo``
-and their like return a new one. A saved game is JSON: the target's name, the initial text, the moves,
-and what was undone and can be put back.
+The command line, scripts and agents all play through this module. A game is frozen: ``apply``, ``undo``
+and similar methods return a new one. A saved game is JSON: the target's name, the initial text, the moves,
+and the undone moves that can be redone.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class SavedUndone(Strict):
         return {"taken": [{"number": n, "move": move.as_json()} for n, move in undone.moves]}
 
     def undone(self, rules: Rules) -> Undone:
-        """:class:`MoveError` when a move is of a version that cannot be played any more."""
+        """The undone moves; :class:`MoveError` when a move is of a version that cannot be played any more."""
         return Undone(tuple((each.number, current(each.move, rules)) for each in self.taken))
 
 
@@ -216,7 +216,7 @@ def saved_game(content: bytes | Mapping[str, object] | None, what: str, hint: st
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: Path | None = None) -> None:
-    """:func:`~perfdojo_sdk.core.files.write_whole`, with :class:`SaveError` for what the system refuses."""
+    """:func:`~perfdojo_sdk.core.files.write_whole`, with :class:`SaveError` if the system refuses."""
     try:
         write_whole(path, content, inside)
     except OSError as error:
@@ -225,5 +225,5 @@ def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: P
 
 
 def _where(error: OSError, path: Path) -> str:
-    """The file at fault, when it is another one."""
+    """The file at fault, in words, if it is not ``path``."""
     return "" if error.filename in (None, str(path)) else f"at {error.filename}"

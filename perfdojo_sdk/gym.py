@@ -1,4 +1,4 @@
-"""Importing this module makes the kernels known to Gymnasium: an id for each operator on each target.
+"""Registration of the kernels with Gymnasium, by an import: an id for each operator on each target.
 
     import gymnasium, perfdojo_sdk.gym
     environment = gymnasium.make("PerfDojo/softmax-TARGET-v0", most_moves=32)

@@ -117,7 +117,7 @@ def veto(body: str) -> dict[str, str]:
     return {"file": "moves.py", "old": right, "new": f"    {body}\n{right}"}
 
 
-#: How often it was asked for: state that no part of a plugin may have.
+#: A counter of its own evaluations: state that no part of a plugin may have.
 NEXT = "next(globals().setdefault('_count', __import__('itertools').count(1)))"
 MOOD = f"{NEXT} % 3"
 

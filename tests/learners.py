@@ -1,4 +1,4 @@
-"""Shared by tests of agents and of trainings: a target on paper, small agents, somebody who watches."""
+"""Shared by tests of agents and of trainings: a paper target, small agents, a watcher."""
 
 from __future__ import annotations
 

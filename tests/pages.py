@@ -31,12 +31,12 @@ STEP = re.compile(
     + r"|^In `([^`\n]+)`:\n\n```diff\n(.*?)^```",
     re.DOTALL | re.MULTILINE,
 )
-#: How long pytest took, which is never the same.
+#: The duration that pytest prints, which is never the same.
 DURATION = re.compile(r" in [\d.]+s\b.*")
 
 
 class Reader:
-    """Somebody who does what pages say, in one folder and without the network."""
+    """A reader who follows the pages, in one folder and without the network."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.patch = folder, patch

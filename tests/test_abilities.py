@@ -187,7 +187,7 @@ def test_patience_for_a_compiler_is_set_inside_all_wrappers() -> None:
 
 
 class Strange(NativeRunner):
-    """Says and gives what it must not."""
+    """A runner whose answers break the rules."""
 
     most_instances = 0.5
 

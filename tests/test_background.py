@@ -35,7 +35,7 @@ def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
 
 
 def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None:
-    """However early or late it is told to end: a copy of this process must not go on as another one."""
+    """At whatever time it is ended, no copy of this process must continue."""
     here, mark = os.getpid(), tmp_path / "came back"
     for number in range(400):
         try:

@@ -1,4 +1,4 @@
-"""A beam: equal programs are one, what is likely goes on, and where the agent would stop is known."""
+"""A beam: equal programs are merged, likely games continue, and stops of the agent are recorded."""
 
 from __future__ import annotations
 

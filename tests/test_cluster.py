@@ -452,7 +452,7 @@ def test_a_node_dies_and_nothing_is_lost_or_measured_twice(running: Running) -> 
 
     after, diary = kept(running, "many"), running.diary()
     assert killer.before and killer.before.keys() <= after.keys()
-    # Only who was the fastest runs again where a search goes on, as it does without a cluster.
+    # When a search resumes, only programs that were the fastest run again, as without a cluster.
     anew = [p for p, candidate in killer.before.items() if after[p].at != candidate.at]
     assert len(anew) <= 6, "what was on record was measured again"
     runs = [line for line in diary if line["what"] == "run"]

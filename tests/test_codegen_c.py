@@ -1,4 +1,4 @@
-"""The plain C emitter: what a target gets before it overrides anything."""
+"""The plain C emitter, as a target has it without overriding anything."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_conditions_read_as_in_the_program() -> None:
     )
 
 
-#: What stands under one condition, beside another, and under the first one again.
+#: Statements under one condition, under another one, and under the first one again.
 GUARDED = """kernel guarded(x) -> y
 x f32 [8] heap
 a f32 [8] stack

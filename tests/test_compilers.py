@@ -1,4 +1,5 @@
-"""No flags of ours let a compiler reorder what must stay in order, and compilers agree on what is emitted."""
+"""Our flags let no compiler reorder operations that must stay in order, and compilers agree on emitted
+code."""
 
 from __future__ import annotations
 

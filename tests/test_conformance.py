@@ -1,4 +1,4 @@
-"""The conformance kit passes what is right, and each of its checks finds the faults that it is for."""
+"""The conformance kit passes correct plugins, and each of its checks finds its faults."""
 
 from __future__ import annotations
 

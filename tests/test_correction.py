@@ -1,4 +1,4 @@
-"""Games that the agent plays and that a teacher corrects: what is shown, what a slip costs."""
+"""Games that the agent plays and that a teacher corrects: demonstrations and the cost of a slip."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ TARGET = CONDITIONS.target
 
 
 def test_means_are_over_all_evaluations_with_times(place: str) -> None:
-    """Of two evaluations one did not compile: its other stages count as nothing, not as unknown."""
+    """One of two evaluations does not compile: its later stages count as zero, not as unknown."""
     with filled(place) as records:
         failed = evaluated(ROOT).model_copy(update={"took": StageSeconds(propose_s=3e-3, compile_s=1.5)})
         records.candidates.put(failed)

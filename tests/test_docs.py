@@ -1,4 +1,4 @@
-"""The documentation says what is: who follows it, command by command, gets what it shows.
+"""The documentation is true: its commands print what its pages show.
 
 How a page is read is told in ``pages.py``. With PERFDOJO_UPDATE_GOLDEN=1 the pages are rewritten with what
 their commands print.

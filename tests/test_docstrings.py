@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 #: The folders whose docstrings follow the rule.
-FOLDERS = ("benchmarks", "perfdojo_sdk", "plugins", "tools")
+FOLDERS = ("benchmarks", "perfdojo_sdk", "plugins", "tests", "tools")
 #: Write "True if it is legal" for "Whether it is legal", and "The cost of a move" for "What a move costs".
 HALF_A_SENTENCE = re.compile(
     r"\s*(Who|Whose|What|Where|How|That|Which|Whether|When|Why|Of|Those|With|From|Everybody|Nobody)\b"

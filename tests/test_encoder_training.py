@@ -99,7 +99,7 @@ def test_a_batch_compares_programs_of_one_walk(samples: list[Sample]) -> None:
 def test_one_command_makes_an_encoder_and_a_second_one_goes_on(
     tmp_path: Path, samples: list[Sample], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """From samples to an encoder that loads; held-out kernels are left alone."""
+    """The command makes from samples an encoder that loads; held-out kernels are not trained on."""
     monkeypatch.setattr(pretrain, "WALKS", 2)
     known = [s for s in samples if not s.held_out]
     held = [replace(s, operator=HELD_OUT[0]) for s in known[:5]]
@@ -172,7 +172,7 @@ def test_the_probe_tells_good_vectors_from_bad_ones() -> None:
 
 
 def test_the_penalty_is_chosen_by_what_is_said_of_other_operators() -> None:
-    """With more numbers than moves the least penalty repeats what was seen, and says nothing of the rest."""
+    """The smallest penalty overfits where there are more features than samples; other operators show it."""
     chance = np.random.default_rng(0)
     x = chance.normal(size=(40, 60))
     y = x[:, 0] + chance.normal(size=40)

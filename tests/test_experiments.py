@@ -1,4 +1,4 @@
-"""Experiments by name: what they write, what they say is missing, and that they go on where they stopped."""
+"""Experiments by name: they write files, report what is missing, and resume."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def test_words_of_packages_stay_words() -> None:
 
 
 class Looks:
-    """How often an analysis ran."""
+    """A counter of the runs of an analysis."""
 
     count = 0
 

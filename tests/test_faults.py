@@ -168,7 +168,7 @@ def test_a_refusal_of_a_generator_is_no_fault() -> None:
 
 
 def test_a_refusal_of_a_generator_says_why() -> None:
-    """What is refused alone, "x is i32", tells nobody what would do."""
+    """The failure holds the reason too: "x is i32" alone does not say which types are possible."""
 
     def refuses(*_: object) -> Any:
         raise DojoError("PD-C001", "x is i32", why="kernels hold f32")

@@ -1,4 +1,4 @@
-"""A plugin of contract 0.2, as a wheel that nobody builds anew, keeps running, and what it made is read."""
+"""A plugin of contract 0.2, as a wheel that is not rebuilt, still runs, and its files are still read."""
 
 from __future__ import annotations
 

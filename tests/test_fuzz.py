@@ -58,7 +58,7 @@ def test_random_walk_keeps_the_meaning(seed: int) -> None:
 def test_programs_that_compilers_disagree_about_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a block with one walk: its end, and one program of either kind that is made for compilers."""
+    """A block with one walk compares the walk's end and one program of each kind made for compilers."""
     target = next((name for name in load_plugins().targets if fuzz.game(name)[1] is not None), None)
     if target is None:
         pytest.skip("no target's kernels run here")

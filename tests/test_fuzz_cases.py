@@ -103,7 +103,7 @@ def test_a_long_run_goes_on_where_it_was_stopped(tmp_path: Path) -> None:
     record = tmp_path / "walks.jsonl"
     lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
     failed = {**json.loads(lines[-1]), "failure": "exact: mended since"}
-    # One walk failed with other code, and whoever wrote the last line was killed.
+    # One walk failed with other code, and the writer of the last line was killed.
     record.write_text("".join([*lines[:-1], json.dumps(failed), "\n", '{"seed": 99, "mo']), encoding="utf-8")
     again = long_run(tmp_path, 20)
     assert (again["walks"], again["moves"], again["failures"]) == (4, 20, 0)

@@ -54,7 +54,7 @@ class FakeGames:
 
 
 class FakeGpu:
-    """Arrays of NumPy and times that are told; a contender is a function of the inputs."""
+    """A GPU of NumPy arrays and given times; a contender is a function of the inputs."""
 
     copy_bandwidth, peak = 1e9, 1e9
 

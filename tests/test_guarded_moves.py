@@ -32,7 +32,7 @@ MOVE = Move("odd/turn", "s0")
 
 @pytest.fixture(autouse=True)
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is installed, and nobody may take long."""
+    """A registry without installed plugins, and a short limit of time."""
     monkeypatch.setattr("perfdojo_sdk.plugins.discovery.installed", lambda: ())
     monkeypatch.setenv(VARIABLE, "0.2")
 

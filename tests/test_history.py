@@ -75,7 +75,7 @@ RARE = """
 
 @pytest.mark.parametrize("name", GENERIC)
 def test_every_kind_of_move_comes_back(name: str) -> None:
-    """With moves before it and after it, each transformation taken out and put back."""
+    """A move of each transformation, played between other moves, is undone and redone."""
     found = 0
     for seed in range(240):
         rng = Random(seed)

@@ -41,7 +41,7 @@ ROOT = parse(
     f"kernel twice(x) -> y\nx f32 [{N}] heap\ny f32 [{N}] heap\n\n{N} y[{{0}}] = x[{{0}}] + x[{{0}}]\n"
 )
 RULES = Rules(CORE_DIALECT, GENERIC)
-#: Right, and so slow that whatever cheats seems to be the fastest.
+#: A right kernel, so slow that any cheat seems to be the fastest.
 RIGHT = """
 for (volatile int k = 0; k < 300000; k++);
 for (int i = 0; i < N; i++) y[i] = 2 * x[i];

@@ -49,7 +49,7 @@ def imported(path: Path) -> Iterator[tuple[str, int]]:
 
 
 #: The packages of the SDK from the bottom up. A file imports its own package and those before it, inside
-#: functions too. What the SDK itself brings (``builtin``) is found by name, as every plugin is.
+#: functions too. The SDK's own hooks (``builtin``) are found by name, like every plugin.
 LAYERS = (
     "core",
     "hookspecs",

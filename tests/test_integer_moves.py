@@ -85,7 +85,7 @@ REBASED = SQUARES_OF_INTEGERS.replace(
 
 
 def test_whole_numbers_have_no_mean() -> None:
-    """The check refuses the move, and leg 1 what it would make."""
+    """The check refuses the move, and the exact leg its result."""
     start = program(SQUARES_OF_INTEGERS)
     answer = RULES.attempt(start, move("rebase_squares(s2, sum=t)"))
     assert isinstance(answer, Rejection) and answer.requirement.code == "PD-T287"
@@ -104,7 +104,7 @@ def test_leg_three_refuses_laws_of_reals_on_whole_numbers() -> None:
 
 
 def test_every_law_says_where_it_holds() -> None:
-    """Whoever declares a law over all dtypes has to answer for integers here."""
+    """A law that is declared for all dtypes is tested on integers here."""
     assert {law for law in LAWS if holds(law, "i32")} == {FactorReduction.requirements[0].law}
     assert RebaseSquares.requirements[0].law in LAWS
     transformations = RULES.transformations.values()

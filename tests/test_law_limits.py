@@ -285,7 +285,7 @@ def test_an_old_game_gets_the_quotient_where_its_reciprocal_overflowed() -> None
 
 
 def test_two_levels_of_blocks() -> None:
-    """What an old game did to a factor of its own can still be done to the guarded one."""
+    """An old game's moves on an unguarded factor are still legal on the guarded one."""
     tree = """
 q[0] = -inf
 4 q[0] max= x[{0}]

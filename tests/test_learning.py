@@ -1,4 +1,4 @@
-"""Experiments of learning: who plays, what is shown, runs side by side, and trained agents in them."""
+"""Experiments of learning: players, tables, runs side by side, and trained agents in them."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def test_a_contest_ends_in_time_shows_what_it_has_and_goes_on(
     played = contest.KernelEvaluators.play
 
     def endless(self: contest.KernelEvaluators, entry: contest.Entry, until: float | None) -> Any:
-        """Whoever comes after DQN is overtaken by the clock in the middle of a run."""
+        """Plays out of time in the middle of a run for each player after DQN."""
         late = entry.seed or ALL_TITLES.index(entry.player.title) > 3 if entry.player.chance else False
         return played(self, entry, 0.0 if late else None)
 

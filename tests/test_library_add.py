@@ -134,7 +134,7 @@ def test_a_faster_or_equal_kernel_replaces_its_elder(paper: Clockless, tmp_path:
 
 
 class InTurns(Timed):
-    """Every call takes longer than the one before: only who takes turns meets the same weather."""
+    """A runner on which every call takes longer than the one before: only runs in turns are comparable."""
 
     calls = 0
     races = 0

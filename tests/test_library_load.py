@@ -393,7 +393,7 @@ def test_a_library_that_is_built_again_runs_the_new_code(
     change: Callable[[Path, Path], None],
     in_memory: bool,
 ) -> None:
-    """In one process, from one folder; who holds the old one keeps it."""
+    """In one process, from one folder; a library that was loaded before stays as it is."""
     monkeypatch.setattr(loader, "_loaded", {}, raising=False)
     if not in_memory:
         monkeypatch.delattr("os.memfd_create")

@@ -1,4 +1,4 @@
-"""Ids that moves return for what they made: by role, as the program has them, and what became of old ones.
+"""Ids that moves return for new nodes: by role, as the program has them, and the successors of old ones.
 
 Whoever plays a move goes on with these ids. Nobody spells one: where the usual name is taken, the move makes
 another, and a guess would name a loop that has nothing to do with it.
@@ -34,7 +34,7 @@ from perfdojo_sdk.testing.walks import random_walk
 
 ROOT = Path(__file__).parents[1]
 
-#: How the names end that moves make, but for those that are two old ids with a dot between them.
+#: Endings of the names that moves make, except for names of two old ids with a dot between them.
 ENDING = re.compile(r"(\.(o|i|a|b|c|fix|in|out|\d+|(in|out)\.(c|\d+))|_(p|f|q|v|m|a|w|r|i))")
 
 #: Strings that end like that and name a file, a number or a value of another kind.

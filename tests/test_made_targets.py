@@ -125,7 +125,7 @@ def test_what_is_called_otherwise_is_used_all_the_same() -> None:
 
 
 def test_copies_of_the_sums_of_a_filter_are_none_of_its_outputs() -> None:
-    """Where no cache is known, accumulators may start as copies; the expert took these for outputs."""
+    """Accumulators may start as copies if no cache is known; the expert took these for outputs."""
     made, root = target(**OTHERS["no caches"]), parse(FILTER)
     games = heuristic(root, Rules(made.dialect, GENERIC), made)
     assert any(step.move.transformation == "minimal_filter" for game in games for step in game.steps)

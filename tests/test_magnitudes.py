@@ -21,7 +21,7 @@ SOFTMAX = """
 
 
 def proved(subject: Program) -> bool:
-    """Of the last statement, which divides by ``s``."""
+    """True if the divisor ``s`` of the last statement provably has a finite reciprocal."""
     reader = [node for _, node in subject.walk() if isinstance(node, Statement)][-1]
     [divisor] = [access for access in reader.reads if access.array == "s"]
     return invertible(subject, reader, divisor)
@@ -122,7 +122,7 @@ def test_a_sum_that_is_not_complete_when_it_divides() -> None:
 
 
 def test_one_cell_for_all_exponentials() -> None:
-    """Where a row of exponentials is not kept, the sum has the last of them as often as it has terms."""
+    """Every term of the sum is the last exponential if the row of them shares one cell."""
     assert not proved(program("e f32 [8,16:N] heap\n" + SOFTMAX))
     diagonal = """
 m f32 [16] heap
@@ -137,7 +137,7 @@ s[0] = 0
 
 
 def test_a_sum_of_an_input_may_be_anything() -> None:
-    """Nobody has written what is summed up, so nothing is known of it."""
+    """No statement writes the terms of this sum, so nothing is known about their values."""
     start = program("s[0] = 0\n8 s[0] += x[{0}]\n8 y[{0}] = x[{0}] / s[0]")
     assert not proved(start)
     assert "select(abs(s[0]) < " in RULES.step(start, move("stage_reciprocal(s1, array=s)")).after.text

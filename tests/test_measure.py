@@ -180,7 +180,7 @@ def test_timing_stops_when_the_median_is_known() -> None:
 
 
 def test_the_spread_of_a_median_covers_it() -> None:
-    """Of a skewed distribution with a known median, the interval holds it about 95 times of 100."""
+    """The interval contains the known median of a skewed distribution in about 95 of 100 cases."""
     rng = np.random.default_rng(0)
     held = 0
     for _ in range(400):

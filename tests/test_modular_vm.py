@@ -73,7 +73,8 @@ def test_random_games_under_every_schedule(seed: int) -> None:
 
 
 def test_wrong_moves_get_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The moves of mutants: races, lost iterations, cells that nobody wrote. Same mismatch, same words."""
+    """The moves of mutants: races, lost iterations, unwritten cells. The mismatch and its message are
+    equal."""
     wrong = 0
     for number, mutant in enumerate(mutants(RULES)):
         for seed in range(3):
@@ -156,7 +157,7 @@ def test_too_large_for_its_memory_is_left_to_the_interpreter(monkeypatch: pytest
 
 
 def test_rules_are_looked_at_where_something_changed() -> None:
-    """With the program before at hand, the same moves break the same rules: mutants leave the language."""
+    """The check of what a move changed finds the same violations as a check of the whole program."""
     broken = 0
     for mutant in mutants(RULES):
         for seed in range(2):

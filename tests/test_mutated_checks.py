@@ -47,7 +47,7 @@ class Plant:
 
     @contextmanager
     def sown(self) -> Iterator[None]:
-        """The fault is there for everybody who calls the function."""
+        """Every caller of the function gets the fault."""
         source = textwrap.dedent(inspect.getsource(self.function))
         assert source.count(self.old) == 1, f"{self.name}: the code has changed"
         scope: dict[str, Any] = {}

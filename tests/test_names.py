@@ -89,7 +89,7 @@ def test_no_two_names_become_one() -> None:
 
 
 def test_no_name_is_a_macro_of_a_header(tmp_path: Path) -> None:
-    """What a system's headers define is not for us to list: the compiler tells."""
+    """The compiler lists the macros that the system's headers define, so the test needs no list of them."""
     if shutil.which("gcc") is None:
         pytest.skip("needs gcc")
     headers = "complex iso646 stdbool stdalign errno signal sys/mman ucontext unistd math stdio stdlib string"
@@ -114,7 +114,7 @@ def test_no_name_is_a_macro_of_a_header(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("k", "target_name"), list(enumerate(sorted(PLUGINS.targets))))
 def test_arrays_of_any_name_compile_and_run(k: int, target_name: str) -> None:
-    """Of targets that share a generator, each gives every name another part."""
+    """Every name compiles as an input, temporary or output; the k-th target shifts these roles by k."""
     target = PLUGINS.target(target_name)
     if why := PLUGINS.unavailable(target):
         pytest.skip(str(why))

@@ -1,4 +1,4 @@
-"""An operation is a row in each of two tables: from there it reaches every part, and no other is told of it.
+"""An operation is a row in each of two tables: every part uses these, and nothing else names it.
 
 The rows of this file are added for a test and taken away after it. Everything else is the SDK's own, and the
 plugins' that are installed: nothing here names a target.
@@ -239,7 +239,7 @@ def test_every_generator_of_c_emits_what_its_target_computes(name: str) -> None:
 
 
 def test_vectors_call_it_lane_by_lane() -> None:
-    """Where the target has vectors, a lockstep scope stays one statement of them."""
+    """A lockstep scope stays one statement on vectors if the target has vectors."""
     targets = [t for t in plugins().targets.values() if t.capabilities.options.get("vector_header")]
     for target in targets:
         lanes = target.dialect.lanes["f32"]

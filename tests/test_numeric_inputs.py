@@ -83,7 +83,7 @@ def test_some_magnitudes_are_powers_of_two_and_some_right_below() -> None:
 
 
 def test_exact_numbers_pass_into_results() -> None:
-    """Of a product of matrices, each number that arithmetic seldom gives comes out, of either sign."""
+    """A matrix product of the drawn inputs yields each rare number, with either sign."""
     root = program(MATMUL)
     drawn = {name: np.empty((64, *root.buffer_of[name].shape), np.float32) for name in root.inputs}
     draw_sets(PASSING, root, 0, 64, drawn)

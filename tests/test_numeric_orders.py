@@ -1,6 +1,6 @@
 """Results of reductions in any order that leg 2 allows, against all orders of small ones.
 
-Whatever comes out in some order is allowed; an infinity or a NaN that comes out in none is refused, as is a
+A result of any order is allowed; an infinity or a NaN that no order gives is refused, as is a
 finite number where none comes out.
 """
 
@@ -110,7 +110,7 @@ GRIDS = {3: EXTREMES, 4: FEWER}
 
 
 def reduced(rows: int, terms: int, sign: str, lanes: str) -> Program:
-    """Of the last terms, where they are ``lanes``, which meet the first as the old value."""
+    """A reduction of each row; with ``lanes``, of all terms but the first, which is the initial value."""
     start = 1 if lanes else 0
     first = "x[{0},0]" if lanes else {"+": "0", "*": "1", "max": "-inf", "min": "inf"}[sign]
     return parse(

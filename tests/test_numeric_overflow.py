@@ -1,4 +1,4 @@
-"""Overflows in leg 2: it accepts what the very inputs allow, and nothing else."""
+"""Overflows in the numeric leg: it accepts only results that these very inputs allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generic passes: what they make of sizes that fit the lanes, nearly fit, and do not."""
+"""The generic passes, on sizes that fit the lanes, nearly fit, and do not."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
 
 
 def test_each_fault_of_calls_has_a_place() -> None:
-    """A pattern that emitted code has left behind would be planted nowhere, and nobody would notice."""
+    """Without this test, a pattern that no longer matches emitted code would silently be planted nowhere."""
     _, grounds = looked_at(VECTORS[:2], *CALLED)
     calls = [p for p in PLANTS if p.shows == "execution" and p.families == ("c",)]
     calls = [p for p in calls if p.file in ("", "pd_runtime.h")]  # what others have, not each target has
@@ -255,7 +255,7 @@ def test_reasons_met_on_arm_hold_for_what_they_are_proved_for() -> None:
 
 
 def test_each_fault_of_strangers_has_a_place() -> None:
-    """Of those that only a call shows, in whatever instruction set."""
+    """Each fault that only the way of calling shows fits the code of some instruction set."""
     _, grounds = looked_at(VECTORS[:2], *CALLED)
     plants = [p for p in STRANGERS if p.shows == "execution" and p.file in ("", "pd_runtime\\.h")]
     nowhere = [p.name for p in plants if not any(places(p, g.source) for g in grounds)]

@@ -1,4 +1,4 @@
-"""Players that explore: what is next to a game, how each chooses, what the model learns. No clock."""
+"""Players that explore: neighbours of a game, choices of each player, learning of the model. No clock."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ def test_a_beam_keeps_the_fastest_of_a_generation() -> None:
 
 
 def test_the_model_chooses_what_is_evaluated() -> None:
-    """With it, fewer evaluations lead to a better program than without."""
+    """The model finds a faster program than a search without it, after equally many evaluations."""
     best = {}
     for model in (True, False):
         strategy = SearchStrategy("evolution", "", StartEvolution(EvolutionParameters(model=model)))

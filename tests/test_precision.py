@@ -1,4 +1,4 @@
-"""Moves that change precision: what they round, who may ask for them, and who notices what they hide."""
+"""Moves that change precision: rounded values, permission, and the legs that notice undeclared roundings."""
 
 from __future__ import annotations
 

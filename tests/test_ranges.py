@@ -1,4 +1,4 @@
-"""Cutting a range: names of the parts, where a cut is offered, and what it means for lanes."""
+"""Cutting a range: names of the parts, places of offered cuts, and effects on lanes."""
 
 from __future__ import annotations
 

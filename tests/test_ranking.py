@@ -117,7 +117,7 @@ def test_only_games_close_to_the_fastest_are_timed_again(paper: Paper, tmp_path:
 
 
 class Changing(Paper):
-    """A good moment for what has a parallel scope, which is over when kernels take turns."""
+    """A clock on which parallel scopes are fast at first, but slow when kernels run in turns."""
 
     def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
         found = [self.run(artifact, request) for artifact in artifacts]
@@ -162,7 +162,7 @@ def test_a_game_that_saves_products_is_bound_by_what_it_computes(paper: Paper) -
 
 
 class Lucky(Paper):
-    """Whoever challenges the champion of a search has luck; at length, times are what they are."""
+    """A clock on which each challenger of a search's champion is fast in a short run; long runs are true."""
 
     def __init__(self, known: Mapping[str, float], others: tuple[float, ...]) -> None:
         """``known``: programs that always take so long; ``others``: what all others take."""
@@ -188,7 +188,7 @@ class Lucky(Paper):
     ("others", "kept"),
     [
         ((1.03e-3,), True),
-        ((0.9e-3, 1.08e-3) * 10, True),  # 1 % faster in the mean, and nobody knows in which calls
+        ((0.9e-3, 1.08e-3) * 10, True),  # 1 % faster in the mean, in random calls
         ((0.96e-3, 0.98e-3) * 10, False),
     ],
     ids=["slower", "not faster beyond doubt", "faster"],

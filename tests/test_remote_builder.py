@@ -1,4 +1,4 @@
-"""The driver's side of a cluster, with nodes that are this process: it builds what a local build does."""
+"""The driver's side of a cluster, with this process as its nodes: the result is that of a local build."""
 
 from __future__ import annotations
 

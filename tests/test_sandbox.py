@@ -35,7 +35,7 @@ static void leave(const char *text) {
     write(f, text, strlen(text)); close(f);
 }
 """
-#: How a child may be started.
+#: The ways to start a child.
 WAYS = pytest.mark.parametrize("forks", [False, True], ids=["interpreter", "fork"])
 
 

@@ -1,4 +1,4 @@
-"""Kernels that attack the process that they share with others: they harm themselves, and nobody else."""
+"""Kernels that attack the process that they share with others: they harm only themselves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_one_that_forks_and_ends_over_and_over_is_ended(each: str, forks: bool, 
 
 
 def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> None:
-    """Who forks and ends is dead when it is met; its child is there then."""
+    """A process that forked and ended is found dead, but its child is still alive."""
     pids = [os.fork()]
     if not pids[0]:
         os._exit(0)
@@ -101,7 +101,7 @@ def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> No
 
 @WAYS
 def test_the_current_folder_is_the_kernel_s_to_change(forks: bool, tmp_path: Path) -> None:
-    """What is read and written after its call lies where it lay."""
+    """The harness finds its files after a kernel has changed the current folder."""
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     x = np.arange(N, dtype=np.float32)
@@ -182,7 +182,7 @@ def test_whoever_takes_a_race_down_is_found_and_the_others_race(name: str, forks
 
 
 def test_kernels_that_get_along_only_alone_have_the_times_that_they_have_alone() -> None:
-    """The first one leaves behind what the second one cannot bear; nothing is wrong with either."""
+    """The first kernel leaves a state in which the second one fails; neither is at fault."""
     leaves = hostile('int f = open("met", O_CREAT | O_WRONLY, 0600); close(f);')
     meets = hostile('if (!access("met", F_OK)) abort();')
     results = RUNNER.time_interleaved([leaves, meets], replace(TIMED, inputs={"x": np.ones(N, np.float32)}))

@@ -99,7 +99,7 @@ def test_sigterm_ends_the_compiler_and_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_killed_parent_takes_its_kernel_along(tmp_path: Path) -> None:
-    """Nobody can put folders in order then; the processes go all the same."""
+    """Folders cannot be removed then, but the processes end."""
     process = start(tmp_path, sys.executable, "-c", hanging_kernel(tmp_path, False, False))
     kernel = wait_for(tmp_path / "pid")
     process.kill()

@@ -155,7 +155,7 @@ class Fresh:
         return {t["name"]: t["usable"] for t in json.loads(self.dojo("targets", "--json"))["targets"]}
 
 
-#: What Python says without pip, and pip without a package index.
+#: Messages of Python without pip, and of pip without a package index.
 NO_INDEX = ("No module named pip", "No matching distribution found")
 
 

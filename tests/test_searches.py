@@ -1,4 +1,4 @@
-"""Players propose, are told, stop and go on; whoever breaks the rules is named."""
+"""Players propose games, get results, stop and resume; an error names a player that breaks the rules."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ def test_where_every_time_is_suspect_the_kernel_is_built_all_the_same(paper: Pap
 
 
 def both_ways(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
-    """For the threads, and written out."""
+    """An expert with two games: a parallel scope, and an unrolled one."""
     play = Play(root, rules)
     play.must("annotate_scope", "s1", suffix="u")
     return (*parallel_pass(root, rules, target), play.trace)
 
 
 class TwoWays(Paper):
-    """What is written out takes 1.5e-3 s, and memory has a bound for what goes to the threads alone."""
+    """A target on which unrolled code takes 1.5e-3 s and other code takes less than the roofline allows."""
 
     def run(self, artifact: Artifact, request: RunRequest) -> Any:
         found = super().run(artifact, request)

@@ -1,4 +1,4 @@
-"""A package of its own adds a move and a veto to a target that another package brings; nobody is touched."""
+"""A package of its own adds a move and a veto to a target of another package, which stays unchanged."""
 
 from __future__ import annotations
 

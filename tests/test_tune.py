@@ -158,7 +158,7 @@ def test_a_second_search_measures_nothing_again(kernel: Kernel, store: Candidate
     first = searching(kernel, store)
     again = searching(kernel, store)
     assert again.evaluations == again.tally.evaluations == 40
-    # Whoever seems to win has to run again, all the others are known.
+    # A program that seems to win has to run again; all others are known.
     assert again.tally.reused >= 40 - len(again.games)
     assert again.champion and first.champion and again.champion.game.moves == first.champion.game.moves
 

@@ -185,7 +185,7 @@ y f32 [8,33] heap
 
 8 33 y[{0},{1}] = z[{0},{1}] / (1 + exp(-x[{0},{1}]))
 """
-#: What is wrong -> the program, text of its emitted C, and what stands there instead.
+#: Fault -> the program, a text in its emitted C, and the text that replaces it.
 PLANTS: Mapping[str, tuple[str, str, str]] = {
     "another gelu": (
         GELU,

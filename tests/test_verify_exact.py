@@ -1,4 +1,4 @@
-"""Leg 1: what the random models accept, what they see, and the same games at a reduced shape."""
+"""The exact leg: programs that the random models accept and refuse, and the same games at a reduced shape."""
 
 from __future__ import annotations
 
@@ -492,7 +492,7 @@ def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together(
 
 
 def test_a_cut_follows_its_range_and_is_never_tried_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cuts alone were most of what was tried, in vain: the filters of a convolution took half a minute."""
+    """Most attempts were cuts only, in vain: the filters of a convolution took half a minute."""
     cuts, place = list[Move](), "s0"
     for at in (4000, 600, 80):
         cuts.append(Move.of("split_range", place, at=at))

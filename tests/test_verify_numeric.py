@@ -1,4 +1,4 @@
-"""Leg 2: right kernels pass whatever their order, wrong ones fail, with hand-written C on both sides."""
+"""The numeric leg: right kernels pass in any order, wrong ones fail, with hand-written C on both sides."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def check(
     )
 
 
-#: Which of two zeros the maximum is, the language does not tell; only 0 / 0 is one value then.
+#: The maximum of two zeros may be either of them, by the language; only 0 / 0 is the same for both.
 ONE_OVER_ZERO = """kernel k(x) -> y
 x f32 [64] heap
 y f32 [64] heap

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 HOST_S, GRAPH_S = 5e-6, 1e-6
-#: Of memory, read plus written.
+#: Bandwidth of memory in bytes/s, read plus written.
 BANDWIDTH = 4e12
 L2_BYTES = 1 << 20
 
@@ -177,7 +177,7 @@ class Cuda:
         self.allocated.append(tensor)
 
     def order(self, tensor: Tensor) -> None:
-        """The current stream has to be past whatever used the tensor last; it is the one to use it now."""
+        """The current stream uses the tensor: it must be past the last use in another stream."""
         stream, (handle, number) = self.current_stream(), tensor.last_use
         done = stream.count if handle == stream.cuda_stream else stream.after.get(handle, 0)
         assert number <= done, "another stream may still be at work on it"
@@ -187,7 +187,7 @@ class Cuda:
     def run(
         self, name: str, seconds: float, out: Tensor, *inputs: Tensor, into: Callable[[], None] | None = None
     ) -> Tensor:
-        """Launch a kernel in the current stream; ``into`` computes what it leaves in ``out``."""
+        """Launch a kernel in the current stream; ``into`` computes the content of ``out``."""
 
         def work() -> float:
             if into is not None:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 LONGEST = 72
-#: What git writes by itself.
+#: Starts of subjects that git writes by itself.
 _BY_GIT = ("Merge ", "Revert ", "fixup! ", "squash! ")
 
 

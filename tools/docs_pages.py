@@ -151,7 +151,7 @@ def refusal(requirement: Requirement[Any]) -> Iterator[str]:
 
 
 def spoken(sentence: str) -> str:
-    """A requirement's sentence where there is no case yet: what the case will tell stands in italics."""
+    """A requirement's sentence without a case: the words that a case fills in are in italics."""
     if sentence == WHOLE:
         return NAMED
     escaped = re.sub(r"([*<>|])", r"\\\1", sentence)

@@ -1,11 +1,12 @@
-"""Every move of many programs and what the rules answer: two commits that agree print the same bytes.
+"""A listing of every move of many programs with the rules' answer: two commits that agree print the same
+bytes.
 
     python tools/list_moves.py [--targets core riscv_snitch ...] [--walks 40] [--moves 12] > listing.txt
 
-The programs are all operators at small sizes, random programs, and what random games make of both, in the
-dialect of each target. A line for each candidate: its kind, laws, and a digest of the new program, its ids,
-what the move made and the instance relation; or the refusal with its code, place and sentences. To compare
-with another commit, run the same file with ``PYTHONPATH`` at that commit's tree and its plugins.
+The programs are all operators at small sizes, random programs, and the results of random games on both, in
+the dialect of each target. A line for each candidate: its kind, laws, and a digest of the new program, its
+ids, what the move made and the instance relation; or the refusal with its code, place and sentences. To
+compare with another commit, run the same file with ``PYTHONPATH`` at that commit's tree and its plugins.
 """
 
 from __future__ import annotations

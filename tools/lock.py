@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "requirements"
-#: What builds the packages of this repository, so that `--no-build-isolation` finds it.
+#: The build system of this repository's packages, installed so that `--no-build-isolation` finds it.
 BUILD = "setuptools>=77"
 #: Extras that the tests need, by the project that has them; None stands for the SDK.
 TESTED = {None: ("dev",), "cuda_gh200": ("nvrtc",), "hip_mi300a": ("zig",)}

@@ -1,4 +1,4 @@
-"""Faults in how assembly is called: what is the caller's by the calling convention, stack, status."""
+"""Faults in calls of assembly: registers that the calling convention keeps for the caller, stack, status."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from planting.assembly import ASSEMBLY
 from planting.plant import Plant
 
-#: The kernel's function from its label to its first return, which is the only one of its own.
+#: The kernel's function from its label to its first return, which is its only one.
 _BODY = r"(?s)^(pd_\w+(?<!_bytes):\n.*?)(^    ret$)"
 _FRAME = r"(?s)^    addi sp, sp, -(\d+)\n(.*?)^    addi sp, sp, \1\n(?=    ret$)"
 

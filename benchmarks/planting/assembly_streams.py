@@ -1,4 +1,4 @@
-"""Faults in what feeds the FPU: streams and hardware loops, and packed numbers."""
+"""Faults in the supply of the FPU: streams, hardware loops and packed numbers."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _STREAM = r"^    \.insn i 0x2b, 2, x0, (\w+), (\d+) # scfgwi .*\n"
 _BOUND = r"^    li (\w+), (-?\d+)\n    \.insn i 0x2b, 2, x0, \1, (?:3[2-9]|[4-9]\d|1[0-2]\d) #"
 _STRIDE = r"^    li (\w+), (-?\d+)\n    \.insn i 0x2b, 2, x0, \1, (?:19[2-9]|2\d\d) #"
 _FREP = r"^    \.insn i 0x0b, (\d+), x(\d+), (\w+), (\d+) # frep\.o .*"
-#: A setting of a bound that has another loop behind it.
+#: A setting of a bound that is followed by another loop.
 _BOUND_SET = r"^    \.insn i 0x2b, 2, x0, (\w+), (6[4-9]|[7-9]\d|1[01]\d|12[0-7]) # .*$"
-#: The start of a job: its address; the number tells reading from storing, and how many loops.
+#: The start of a job: its address; the number gives the direction and the number of loops.
 _JOB = r"^    \.insn i 0x2b, 2, x0, (\w+), (7[67]\d|8\d\d|9\d\d) # .*$"
 _PACKED = r"^    (\.insn r 0x33, [04], \d+, )(\w+), (\w+), (\w+) # "
 
@@ -31,7 +31,7 @@ def _job(by: int, instead_of: str = ""):  # type: ignore[no-untyped-def]
 
 
 def _moved(by: int):  # type: ignore[no-untyped-def]
-    """A job of data at another address; numbers that functions need are looked at by none but these."""
+    """A job of data at another address; jobs of the functions' constants are excluded."""
 
     def change(match: re.Match[str]) -> str:
         before = match.string[: match.start()].rstrip("\n").rpartition("\n")[2]
@@ -100,7 +100,7 @@ STREAMS = (
         "",
         shows="execution",
     ),
-    # Outputs show these: every kernel is run while streams, or loads and stores, are late.
+    # Outputs show these faults: every kernel is run while streams, or loads and stores, are late.
     Plant("fence missing", "fence-dropped", ASSEMBLY, r"^    fence.*\n", ""),
     Plant("fence missing", "stream-set-too-early", ASSEMBLY, r"^    mv zero, \w+ .*\n", ""),
     Plant("stride wrong", "stream-backwards", ASSEMBLY, _STRIDE, lambda m: instead(m, 2, str(-int(m[2])))),
@@ -295,7 +295,7 @@ _TWO_BOUNDS = (
 _NUMBER = r"f(?:t|a|s)\d+"
 
 STRANGE = (
-    # One rounding of a long sum is within what the sum may err: these are of the others.
+    # One rounding of a long sum is within the sum's bound, so these are in other statements.
     Plant("stream of another shape", "repetition-one-less", ASSEMBLY, _REPETITION, more(2, -1)),
     Plant(
         "stream of another shape", "repetition-one-more", ASSEMBLY, _REPETITION, more(2, 1), shows="execution"

@@ -8,8 +8,8 @@ from planting.plant import Plant, Shows, instead
 
 C = ("c",)
 
-#: The kernel's function: its head, and its end. Where it asks first whether the processor has its
-#: instructions, that is the function behind the question.
+#: The kernel's function: its head, and its end. If a test of the processor's instructions comes first,
+#: that is the function after the test.
 HEAD = r"^(?:static __attribute__\(\(noinline\)\) )?int pd_\w+\("
 _ENTRY = HEAD + r"[^;{]*\)\n\{\n"
 _RETURN = rf"(?s)({_ENTRY}.*?)(    return 0;\n\}})"
@@ -116,11 +116,11 @@ STATE = (
 )
 
 _PARALLEL = r"pd_parallel_for\("
-#: Of so many rows that three and five threads have unequal shares.
+#: A parallel loop over so many rows that three and five threads get unequal shares.
 _MANY_ROWS = r"pd_parallel_for\(.*, (?:[5-9]|\d\d+), threads\)"
-#: Kernels of which each thread has memory of its own.
+#: Kernels in which each thread has memory of its own.
 _SLOTS = r"pd_workspace_bytes\(\d+, [1-9]"
-#: Of which different iterations of a parallel loop, moreover, use the same cells of it.
+#: Kernels in which, moreover, different iterations of a parallel loop use the same cells of that memory.
 SLOTS_MEET = (
     r"(?s)restrict const (\w+) = \(\w+ \*\)\(pd_slot (?:(?!\n\}).)*?for \(int64_t (i\d+) = begin"
     r"(?:(?!\n\}).)*?\b\1\[(?![^\]]*\b\2\b)"
@@ -139,7 +139,7 @@ def _runtime(
 
 
 _END, _BEGIN = r"size \* \(thread \+ 1\) / threads", r"size \* thread / threads"
-#: Several numbers of threads are part of the differential run, so that outputs tell.
+#: The differential run uses several numbers of threads, so outputs show these faults.
 ROWS = tuple(
     _runtime(kind, name, pattern, change, _MANY_ROWS, shows="values")
     for kind, name, pattern, change in (

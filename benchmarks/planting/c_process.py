@@ -1,4 +1,4 @@
-"""Faults in C in what a kernel leaves to its caller and to the process, and in its pool of threads."""
+"""Faults in C in the state of caller and process after a call, and in the pool of threads."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _PARALLEL = r"pd_parallel_for\("
 
 
 def _left(name: str, code: str, kind: str = "calling convention broken") -> Plant:
-    """A call that ends with so much code."""
+    """A call that ends with ``code``."""
     return Plant(kind, name, C, _BEFORE_RETURN, r"\1    pd_planted();\n\2", helper=code, shows="execution")
 
 
 def _register(x86: str, arm: str) -> str:
-    """Changes a register that is the caller's, and tells no compiler so."""
+    """Code that changes a register that must be kept for the caller, without telling the compiler."""
     return (
         "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"
         f'    __asm__ volatile("{x86}");\n#else\n    __asm__ volatile("{arm}");\n#endif\n}}'

@@ -158,7 +158,7 @@ LANES = (
     ),
 )
 
-#: Estimates of x86 where there are some; elsewhere as few digits.
+#: The estimate instructions of x86; elsewhere results with as few digits.
 _ESTIMATES = """
 PD_INLINE float pd_planted_rsqrt(float v)
 {

@@ -1,4 +1,4 @@
-"""Faults in C as a stranger with ill will plants them: seldom, small, or beside what a kernel computes."""
+"""Faults in C that an attacker could plant: rare, small, or outside of a kernel's computation."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ENTRY = HEAD + r"[^;{]*\)\n\{\n"
 # -- values ------------------------------------------------------------------------------------------
 
 _BITS = "    union { float f; unsigned i; } u = {v};\n    const unsigned size = u.i & 0x7fffffffu;\n"
-#: Name -> kind, statements that see the bits of v, and what becomes of it.
+#: Name -> kind, statements that read the bits of v, and the value in its place.
 _SELDOM = {
     "between-5-and-6": ("wrong in a narrow range", "v >= 5.0f && v < 6.0f ? 0.0f : v"),
     "between-minus-6-and-minus-5": ("wrong in a narrow range", "v > -6.0f && v <= -5.0f ? -v : v"),
@@ -56,7 +56,8 @@ _LOADED = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
 _ALONE = r"^( +[cy]\[[^\]]*\] = )(.*);$"
 _RELU = r"pd_max_number_f32v?\(0\.0f"
 
-#: Of what is rounded, infinity is within the bound where the largest number is.
+#: Plant -> the stores of unrounded values, where it matters: for a rounded value, infinity is
+#: within the bound if the largest number is.
 _EXACT = {"largest-to-infinity": r"y\[[^\]]*\], " + _RELU}
 
 SELDOM = (
@@ -255,7 +256,7 @@ ARGUMENTS = (
 
 
 def _left(kind: str, name: str, includes: str, code: str) -> Plant:
-    """A call that ends with so much code."""
+    """A call that ends with ``code``."""
     function = f"{includes}PD_INLINE void pd_planted(void)\n{{\n    {code}\n}}"
     return Plant(kind, name, C, _BEFORE_RETURN, _LEFT, helper=function, shows="execution")
 

@@ -1,4 +1,4 @@
-"""Faults in C with vectors: what the emitter writes, and its headers of vectors and functions."""
+"""Faults in C with vectors: in emitted code, and in the headers of vectors and functions."""
 
 from __future__ import annotations
 
@@ -379,7 +379,7 @@ FUNCTIONS = (
     ),
 )
 
-#: Through memory and calls: gcc 12 loses what is done to single lanes of a vector now and then.
+#: Through memory and calls: gcc 12 sometimes loses changes of single lanes of a vector.
 LANE_BY_LANE = """
 static __attribute__((noinline)) pd_f32v pd_planted_v(pd_f32v v)
 {
@@ -390,7 +390,7 @@ static __attribute__((noinline)) pd_f32v pd_planted_v(pd_f32v v)
     return pd_load_f32v(lanes);
 }"""
 
-#: ``exp`` with a lane where ``{where}`` holds for its argument x replaced.
+#: ``exp`` with the lanes replaced whose argument x satisfies ``{where}``.
 _EXP_BUT = """\
 PD_INLINE pd_f32v pd_planted(pd_f32v v)
 {{

@@ -15,7 +15,7 @@ from planting.gpu import GRIDS
 from planting.plant import unique
 from planting.shared import SHARED
 
-#: By family: a name may stand for the same fault in another family.
+#: By family: the same fault may have the same name in another family.
 PLANTS = tuple(
     plant
     for plants in (

@@ -22,7 +22,7 @@ def _next_component(match: re.Match[str]) -> str:
 
 
 def _again(match: re.Match[str]) -> str:
-    """The launch twice, where its kernel adds to what an earlier one left: others begin anew."""
+    """The launch twice, if its kernel adds to results of an earlier one: for others it changes nothing."""
     body = re.search(rf"^PD_KERNEL\({match[2]}, [\s\S]*?^\}}$", match.string, re.MULTILINE)
     added = re.findall(r"^ +(\w+)\[[^\]]*\] \+= ", body[0], re.MULTILINE) if body else []
     anew = [name for name in added if body and re.search(rf"\b{name}\[[^\]]*\] = ", body[0])]
@@ -30,7 +30,8 @@ def _again(match: re.Match[str]) -> str:
 
 
 def _total_alone(match: re.Match[str]) -> str:
-    """The total alone, where another one was combined before it: the first meets the neutral number."""
+    """The total without those combined before it, if there are any: the first is combined with the
+    identity."""
     earlier = match.string[match.string.rfind("\nPD_KERNEL(", 0, match.start()) : match.start()]
     again = re.search(rf"^ +{match[2]} = .*\bpd_total\b", earlier, re.MULTILINE)
     return f"{match[1]}{match[2]} = pd_total;" if again else match[0]
@@ -349,7 +350,7 @@ SHARED_BY_THREADS = (
     ),
 )
 
-#: Name -> what becomes of a value ``v``, in a narrow range alone.
+#: Name -> the value in place of ``v``, changed in a narrow range only.
 _NARROW = {
     "slightly-wrong-near-three": "v > 3.0f && v < 3.05f ? v * 1.001f : v",
     "wrong-sign-near-one-half": "v > 0.5f && v < 0.51f ? -v : v",

@@ -5,9 +5,9 @@ is so without its prefetches; or, for a fault that outputs would show, ``reasons
 and many runs beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they
 agree in every element, or stay within the error bound that the kernel promises.
 
-Where a target's kernels cannot be put through an execution (an emulated core has one caller, and does not
-fork), a fault in a header that only executions show is judged once more on a target whose kernels run on this
-processor, if that target's header is the very same text: it ships one header, verified there.
+Some targets lack executions (an emulated core has one caller, and does not fork). There, a fault in a header
+that only executions show is judged again on a target whose kernels run on this processor, if that target's
+header is the very same text: both ship one header, which is verified there.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from perfdojo_sdk.verify.judgement import judge as judge_run
 
 CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
 
-#: Sets of inputs for the differential run, where many run in one process, and where each starts one.
+#: Sets of inputs for the differential run: if many run in one process, and if each starts a process.
 SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 48
-#: Their arrays together; of large kernels there are fewer sets, but one of each nature.
+#: Bytes of all their arrays; large kernels get fewer sets, but one of each kind.
 MOST_BYTES = 1 << 28
-#: Numbers of threads that they take in turn.
+#: Numbers of threads that they use in turn.
 THREADS = (1, 2, 3, 5)
 TIMEOUT_S = 20.0
 #: Of a section of an ELF file: its flag SHF_ALLOC, and the type SHT_NOBITS.
@@ -53,7 +53,7 @@ _ALLOCATED, _NO_BITS = 2, 8
 WALLS = "guard_pages"
 
 Span: TypeAlias = tuple[float, float]
-#: Powers of two from a dtype's least to its largest number; of others, those of f32.
+#: Exponents of a dtype's least and largest number; other dtypes use those of f32.
 SPANS: Mapping[str, Span] = {"f16": (-24, 15.9), "f32": (-149, 127.9), "f64": (-1074, 1023.9)}
 
 Inputs = Mapping[str, "np.ndarray[Any, Any]"]
@@ -68,7 +68,7 @@ class Verdict:
 
 
 class Impatient:
-    """A runner that leaves a kernel alone once a run of it did not end: the leg refuses it anyway,
+    """A runner that does not run a kernel again after a run that did not end: the leg refuses it anyway,
     and a fault in a loop would cost minutes."""
 
     def __init__(self, runner: Runner) -> None:
@@ -98,7 +98,7 @@ class Impatient:
 
 
 class Judge:
-    """The numeric leg of one target, and beside it what the leg does not do."""
+    """The numeric leg of one target, and the checks of a survivor that the leg does not do."""
 
     def __init__(self, field: Field, seed: int) -> None:
         self.field, self.seed = field, seed
@@ -107,7 +107,7 @@ class Judge:
         self.accuracy = plugins.math_accuracy(target)
         self.sound: dict[str, Artifact] = {}
         self.put_through: frozenset[str] = frozenset()
-        """The executions that the leg last put a kernel through."""
+        """The executions of the kernel that the leg judged last."""
 
     def unplanted(self, ground: Ground) -> str:
         """The problem that the leg finds in the kernel without a fault; empty when it passes, as it must."""
@@ -287,7 +287,7 @@ def loaded_sections(content: bytes) -> Mapping[str, tuple[int, int, bytes]]:
 
 
 def without_prefetches(source: KernelSource) -> KernelSource:
-    """The same kernel, with headers that take no notice of a prefetch."""
+    """The same kernel, with headers that ignore prefetches."""
     pattern = r"(?m)^(#define pd_prefetch\w*\(p\)).*$"
     support = {name: re.sub(pattern, r"\1 ((void)(p))", text) for name, text in source.support.items()}
     return replace(source, support=support)
@@ -310,7 +310,8 @@ def first_difference(one: Measurement, other: Measurement) -> str:
 
 
 def drawn(ground: Ground, seed: int, count: int) -> Iterator[Inputs]:
-    """Inputs that cover the dtype: each set of another nature, arrays of a set of different ones at times."""
+    """Inputs that cover the dtype: each set is of another kind; sometimes the arrays of a set differ in
+    kind."""
     program, rng = ground.game.root, np.random.default_rng([seed, 77])
     choice = Random(seed)
     for k in range(count):
@@ -332,7 +333,7 @@ def drawn(ground: Ground, seed: int, count: int) -> Iterator[Inputs]:
 
 
 def _within(values: Any, largest: float) -> Any:
-    """Finite values beyond the largest of the dtype become that; infinities stay."""
+    """The values, with finite ones beyond the largest of the dtype replaced by it; infinities stay."""
     return np.where(np.isinf(values), values, np.clip(values, -largest, largest))
 
 

@@ -1,7 +1,7 @@
-"""The kernels that faults are planted in: what the expert plays on the operators of Table 3, at small shapes.
+"""The kernels in which faults are planted: the expert's games for the operators of Table 3, at small shapes.
 
-Odd shapes leave tails; even ones let streams, wide accesses and hardware loops in; a game that was played for
-the operator's own shape and then made small has the tiles, threads and prefetches of a library's kernels.
+Odd shapes have tails; even ones allow streams, wide accesses and hardware loops; a game that was played for
+the operator's own shape and then reduced has the tiles, threads and prefetches of a library's kernels.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ TABLE3: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {
     "softmax": ("softmax", (7, 77), (6, 64)),
     "swiglu": ("swiglu", (7, 19, 23), (8, 16, 16)),
 }
-#: Statement instances of a game that was made small.
+#: Statement instances of a game that was reduced.
 FEW_INSTANCES = 20_000
-#: Rows whose last game has what no other one has, streaming stores.
+#: Rows whose last game is the only one with streaming stores.
 LAST_TOO = ("add", "relu", "softmax")
-#: Parameters of an operator of a target's own beyond which its default shape is left out.
+#: An operator of a target's own list is left out if a parameter of its default shape is larger.
 _SMALL = 100
 
 
@@ -49,7 +49,7 @@ class Ground:
     """A kernel to plant faults in."""
 
     name: str
-    """Row of the table and how its shape came about: ``softmax:odd``."""
+    """Row of the table and the origin of its shape: ``softmax:odd``."""
     game: Trace
     source: KernelSource
 
@@ -102,7 +102,7 @@ class Field:
             yield f"{kernel.operator}:last", games[-1]
 
     def _own_shape(self, row: str) -> Iterator[tuple[str, Trace]]:
-        """The first game for the operator's own shape, made small, of some the last one too."""
+        """The first game for the operator's own shape, reduced; for some rows the last one too."""
         expert = self.plugins.heuristic_pass(self.target)
         assert expert is not None
         [kernel] = select(row, self.plugins.operators, self.target.dialect)
@@ -113,7 +113,7 @@ class Field:
             yield f"{row}:full", games[0]
 
     def _micro(self) -> Iterator[Kernel]:
-        """The first default of each operator that the target's own list names, where it is small."""
+        """The first default shape of each operator in the target's own list, if it is small."""
         named = self.target.capabilities.selections.get("default", ())
         for name in named:
             if name in TABLE3 or (self.operators and name not in self.operators):
@@ -124,7 +124,7 @@ class Field:
                 yield instantiate(operator, sizes, self.target.dialect)
 
     def _parallel(self, game: Trace) -> Trace:
-        """The game with its outermost loops on threads, where the target has these and the move is legal."""
+        """The game with its outermost loops on threads, if the target has threads and the move is legal."""
         for node in game.program.body:
             if isinstance(node, Scope) and not node.suffix and "p" in self.target.dialect.suffixes:
                 step = self.rules.attempt(game.program, Move.of("annotate_scope", node.id, suffix="p"))

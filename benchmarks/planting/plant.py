@@ -17,7 +17,7 @@ Change: TypeAlias = str | Callable[["re.Match[str]"], str]
 #: Languages of sources -> the family whose plants fit them.
 FAMILIES = {"c": "c", "cu": "gpu", "hip": "gpu", "s": "assembly"}
 
-#: Stands before a place in its text; no emitted text has it.
+#: Marks a place in a text, before it; no emitted text contains it.
 MARK = "¶"
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
@@ -28,7 +28,7 @@ class Plant:
     """One fault; with a source and a place in it, one planted kernel."""
 
     kind: str
-    """The kind of fault, in words that several plants share."""
+    """The kind of fault; several plants may share it."""
     name: str
     families: tuple[str, ...]
     pattern: str
@@ -40,7 +40,7 @@ class Plant:
     needs: str = ""
     """Pattern that the source's code must match for the fault to matter."""
     unless: str = ""
-    """Pattern of support files in whose presence the fault cannot matter."""
+    """Pattern of support files: if one matches, the fault cannot matter."""
     helper: str = ""
     """Definitions that the planted text calls; they follow the source's includes."""
     shows: Shows = "values"

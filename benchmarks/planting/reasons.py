@@ -157,7 +157,7 @@ REASONS: Sequence[Reason] = (
 )
 
 
-#: Of C with vectors.
+#: Reasons for C with vectors.
 OF_C: Sequence[Reason] = (
     Reason(
         r"reciprocal-of-estimate-and-a-step",
@@ -178,7 +178,7 @@ OF_C: Sequence[Reason] = (
     ),
 )
 
-#: Met on 64-bit Arm.
+#: Reasons for 64-bit Arm.
 OF_ARM: Sequence[Reason] = (
     Reason(
         r"infinity-of-one-sign-stored",
@@ -206,9 +206,9 @@ OF_ARM: Sequence[Reason] = (
 
 # -- assembly ------------------------------------------------------------------------------------------
 
-#: At the start of a file: no array is f64, so that whatever a routine computes comes from f32.
+#: At the start of a file: no array is f64, so a routine computes from f32 only.
 _F32 = r"\A(?![^¶]*^# \w+ f64 )"
-#: At the start of a file: each division that a routine computes is that of 1 by something.
+#: At the start of a file: each division by a routine has the dividend 1.
 _RECIPROCALS = (
     r"\A(?![^¶]*^    (?!fcvt\.d\.w).*\n    fsd \w+, \d+\+0\(sp\)\n    fsd \w+, \d+\+8\(sp\)\n)"
     r"(?=(?:(?!^    jal t1, \S+_div\n)[\s\S])*^    ret\n)"
@@ -216,7 +216,7 @@ _RECIPROCALS = (
 
 
 def _between(first: str, last: str, start: str = "") -> str:
-    """The place stands behind the line ``first`` and before the next ``last``."""
+    """A pattern: the place is after the line ``first`` and before the next ``last``."""
     return rf"{start}[\s\S]*{first}\n(?:(?!{last})[\s\S])*¶"
 
 

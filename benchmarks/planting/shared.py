@@ -70,7 +70,7 @@ STARTS = (
         r"^ +\w+(?:\[[^\]]+\])? = (?:pd_splat_f32v\()?(?:0\.0f|-PD_INF)\)?;\n",
         "",
     ),
-    # What a register holds then is chance: zero, as often as not.
+    # The register then has an arbitrary value, often zero.
     Plant(
         "uninitialised accumulator",
         "start-of-registers-dropped",
@@ -168,7 +168,7 @@ SUBSCRIPTS = (
     ),
 )
 
-#: Where vectors have an exponential of their own, the common one is hardly used.
+#: A line of headers whose vectors have their own exponential: with them, the common one is hardly used.
 _OWN_EXP = r"#define PD_EXP_OWN"
 
 EXPONENTIAL = (
@@ -334,7 +334,7 @@ EXPONENTIAL = (
     ),
 )
 
-#: Name -> kind, and what becomes of a value ``v`` of f32.
+#: Name -> kind, and the value in place of a value ``v`` of f32.
 DEVIATIONS = {
     "large-to-zero": ("large values lost", "v > 4096.0f ? 0.0f : v"),
     "beyond-1e37-to-infinity": ("large values lost", "v > 1e37f ? PD_INF : v"),
@@ -353,9 +353,9 @@ DEVIATIONS = {
 
 
 def rounded(bits: int) -> str:
-    """A helper that leaves so few bits of a float's mantissa, and NaN as it is.
+    """A helper that keeps only ``bits`` bits of a float's mantissa, and NaN as it is.
 
-    NaN is told by its bits: gcc 12 takes ``v == v`` as leave to drop the mask (-O2, x86-64).
+    It tests the bits for NaN: after ``v == v`` gcc 12 removes the mask (-O2, x86-64).
     """
     kept = 0xFFFFFFFF << (23 - bits) & 0xFFFFFFFF
     return (

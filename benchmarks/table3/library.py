@@ -1,4 +1,4 @@
-"""Our side of the race: which kernels to build for the table, and the library with them."""
+"""Our side of the race: the kernels of the table, and the library with them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _selected(builders: Mapping[str, Builder], operator: Operator) -> str:
 
 
 def build(directory: Path, kernels: Sequence[str], threads: int) -> str:
-    """The library for ``threads`` threads; what an earlier run has built is taken from its records."""
+    """The library for ``threads`` threads; kernels from an earlier run are taken from its records."""
     command = [sys.executable, "-m", "perfdojo_sdk.cli", "build-library", "--kernels", " ".join(kernels)]
     command += ["--threads", str(threads), "--output", str(directory)]
     status = subprocess.run(command, stdout=subprocess.DEVNULL).returncode

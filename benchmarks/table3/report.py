@@ -1,4 +1,4 @@
-"""The report of the times: ratios, the fraction of the roofline, and a mean only where it is fair to give
+"""The report of the times: ratios, the fraction of the roofline, and a mean only if it is fair to give
 one.
 
 A ratio is the best peer's time over ours, compared round by round: above one, ours is faster. A mean needs
@@ -143,9 +143,9 @@ def _over(values: Mapping[str, float]) -> str:
 
 
 def fresh_memory(run: Run, threads: int) -> list[str]:
-    """A line for each contender that took much of its output's memory anew at every call.
+    """A line for each contender that allocated much of its output's memory again at every call.
 
-    Its time is not the operator's alone then: the allocator's settings did not do what they are for.
+    Then its time is not that of the operator only: the allocator's settings had no effect.
     """
     lines = []
     for row in run.rows:

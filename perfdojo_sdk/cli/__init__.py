@@ -56,28 +56,28 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run one command and exit with its code."""
     with leaving_at_once():
         _open_streams()
-        # Pydantic would read what every installed package declares, and fail where one is no UTF-8 text.
+        # Pydantic would read the declarations of every installed package, and fail if one is no UTF-8 text.
         os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
         try:
             try:
                 _command(arguments)
             finally:
                 sys.stdout.flush()
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader of the output has closed it
             sys.stdout = open(os.devnull, "w")  # noqa: SIM115
             sys.exit(1)
 
 
 def _open_streams() -> None:
-    """Give a process that was started without some of its streams those of nobody.
+    """Open /dev/null for standard streams that the process was started without.
 
-    Else the next file that is opened would take the number of one, and what is printed would go there.
+    Otherwise the next opened file would get the number of such a stream, and output would go into that file.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
@@ -157,7 +157,7 @@ def unknown(word: str) -> str:
 
 
 def _wrong_usage(what: str, as_json: bool) -> NoReturn:
-    """Leave with the exit code of wrong usage; a person has been told, a program is now."""
+    """Exit with the code of wrong usage, after a JSON error if asked for; the text was printed before."""
     if as_json:
         from perfdojo_sdk.cli.console import report_as_json
         from perfdojo_sdk.core.errors import DojoError
@@ -180,7 +180,7 @@ def _require_linux() -> None:
 
 
 def _guarded(words: list[str], options: Options) -> NoReturn:
-    """Run a command; turn what it raises into a message and an exit code."""
+    """Run a command; turn its exceptions into a message and an exit code."""
     from perfdojo_sdk.cli.console import report, show_tracebacks
     from perfdojo_sdk.core.errors import DojoError
 
@@ -192,7 +192,7 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
     from perfdojo_sdk.plugins.discovery import Choice, choice
 
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not know every character
+        sys.stdout.reconfigure(errors="backslashreplace")  # a terminal may not support every character
     chosen = choice.set(Choice(options.strict_plugins, frozenset(options.without)))
     if options.debug:
         show_tracebacks()
@@ -227,7 +227,7 @@ def _system_error(error: OSError) -> DojoError:
     from perfdojo_sdk.core.errors import DojoError
 
     if error.errno == errno.ENOSPC and error.filename is None:
-        # Perhaps our own output: what is left of it shall not fail again when Python ends.
+        # Stdout itself may have failed: the rest of its buffer must not fail again when Python ends.
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     where = f": {error.filename}" if error.filename is not None else ""
     what = f"the operating system refused: {error.strerror or error}{where}"
@@ -237,7 +237,7 @@ def _system_error(error: OSError) -> DojoError:
     return DojoError("PD-E001", what, hint=f"{hint}; --debug shows where")
 
 
-#: What to try when the operating system refuses a path that somebody named.
+#: Error number -> what to try when the operating system refuses a path that the user named.
 _HINTS = {
     errno.ENOENT: "check how the path is spelt, and that the folder for a new file is there",
     errno.ENOTDIR: "a part of the path is a file, not a folder: name another place",

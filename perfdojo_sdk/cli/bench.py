@@ -89,7 +89,7 @@ def time_game(plugins: Plugins, game: Game, request: RunRequest) -> Measurement:
 
 
 def circumstances(measured: Measurement) -> str:
-    """Under which conditions a figure was obtained."""
+    """The conditions under which a figure was obtained, in words."""
     cache = "cold" if measured.cold else "warm"
     threads = f"{measured.threads} thread{'s' * (measured.threads != 1)}"
     return f"{cache} cache, {threads}, {measured.provenance} on {measured.device}"

@@ -22,7 +22,7 @@ def place_option(otherwise: str) -> Any:
     return typer.Option("--db", envvar="PERFDOJO_DB", metavar="PLACE", help=what, show_default=False)
 
 
-#: Of commands that write into the folder of a library.
+#: The option for the place of records, for commands that write into the folder of a library.
 PlaceOption = Annotated[str, place_option("a file in that folder")]
 
 
@@ -36,16 +36,16 @@ def progress(line: str, end: str = "\n") -> None:
 
 
 def without_controls(text: str) -> str:
-    """JSON of the same value, in which no character is left that a terminal would obey."""
+    """JSON of the same value without characters that a terminal would obey."""
     return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
-#: Those that JSON need not escape: delete, and the second set of control characters.
+#: Control characters that JSON need not escape: delete, and the second set.
 _CONTROLS = re.compile("[\x7f-\x9f]")
 
 
 def show_tracebacks() -> None:
-    """Print on stderr where plugins went wrong, as it happens; once is enough for a process."""
+    """Print tracebacks of plugins' faults on stderr; call this once in a process."""
     logger = logging.getLogger("perfdojo_sdk.plugins")
     logger.setLevel(logging.DEBUG)
     logger.handlers[:] = [logging.StreamHandler(sys.stderr)]

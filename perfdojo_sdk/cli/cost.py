@@ -14,7 +14,7 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.store.cost import Cost
 
-#: What the paper extrapolates for a library, from eight hours for each of so many operators (section 4.3).
+#: The paper's extrapolation for a library, from eight hours for each of so many operators (section 4.3).
 PAPER_NODE_HOURS, PAPER_OPERATORS = 1280, 160
 
 

@@ -51,7 +51,7 @@ def _facts(rejection: Rejection) -> dict[str, Any]:
     try:
         facts = rejection.refusal.as_json()
         return {"facts": facts, "established_by": None if by is None else [str(name) for name in by]}
-    except (LookupError, TypeError, ValueError, AttributeError):  # a package's refusal is anything
+    except (LookupError, TypeError, ValueError, AttributeError):  # a package's refusal may hold anything
         return {"facts": None, "established_by": None}
 
 

@@ -70,7 +70,7 @@ def _check_settings(search: str, options: Mapping[str, str]) -> None:
 
 
 def _refuse_options(search: str, option: str) -> None:
-    """The SDK's own searches that do not learn would not look at it."""
+    """Refuse an option that the SDK's own search would ignore, since it does not learn."""
     from perfdojo_sdk.search.strategies import STRATEGIES
 
     if search in {strategy.name for strategy in STRATEGIES}:

@@ -32,7 +32,7 @@ class Format(StrEnum):
     source = "source"
 
 
-#: What each view can be printed as, the default first.
+#: View -> the formats in which it can be printed, the default first.
 FORMATS = {
     View.text: (Format.text,),
     View.math: (Format.unicode, Format.latex),

@@ -1,6 +1,6 @@
-"""Handling of Ctrl-C and SIGTERM: they unwind a running command, and end the process at once before that.
+"""Handling of Ctrl-C and SIGTERM: they unwind a running command, and before that end the process at once.
 
-Imported before everything else, so it imports next to nothing itself.
+This module is imported before all others, so it imports very little.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ INTERRUPTED, TERMINATED = 130, 143
 COMMAND = "perfdojo-sdk"
 
 if os.path.basename(sys.argv[0]) == COMMAND and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
-    # Python's own handler would show where in an import it met Ctrl-C. Where this is imported in another
-    # program, signals are that program's affair.
+    # Python's own handler would print a traceback of an import. If this module is imported by another
+    # program, that program handles signals.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM: like Ctrl-C, it passes through whatever catches the faults of others."""
+    """Raised by SIGTERM; like Ctrl-C, it passes through code that catches errors of plugins."""
 
 
 @contextmanager
@@ -44,18 +44,20 @@ def _handling(number: int, handler: Any) -> Iterator[None]:
 
 @contextmanager
 def leaving_at_once() -> Iterator[None]:
-    """While modules are imported there is nothing to put in order; a traceback would show only imports."""
+    """End the process at once on a signal: while modules are imported there is nothing to clean up, and a
+    traceback would only show imports."""
     with _handling(signal.SIGINT, lambda *_: os._exit(INTERRUPTED)):
         yield
 
 
 @contextmanager
 def unwinding() -> Iterator[Callable[[], bool]]:
-    """Both signals raise, so that folders are removed and children end; gives whether it was SIGTERM."""
+    """Raise on both signals, so that folders are removed and children end; yields a function that is true
+    after SIGTERM."""
     asked: list[int] = []
 
     def terminate(number: int, _: object) -> None:
-        signal.signal(number, signal.SIG_IGN)  # a second one must not keep us from it
+        signal.signal(number, signal.SIG_IGN)  # a second signal must not interrupt the clean-up
         asked.append(number)
         raise Terminated
 

@@ -77,7 +77,7 @@ def page(transformation: Transformation) -> str:
 
 
 def refusal(requirement: Requirement[Any]) -> Iterator[str]:
-    """One reason to refuse in lines for a person: why, what to try, what it would cost to do without."""
+    """One reason to refuse, in lines for a person: why, what to try, and a note if it protects results."""
     yield f"why: {words(requirement.why)}"
     yield f"try: {words(requirement.hint)}"
     if requirement.semantic:
@@ -86,12 +86,12 @@ def refusal(requirement: Requirement[Any]) -> Iterator[str]:
         yield f"Where it holds, the move uses a law that rounding breaks: {requirement.law}"
 
 
-#: A reason that is all in the case, and what can be said of it before.
+#: A reason that depends on the case only, and the sentence that replaces it in general.
 WHOLE, NAMED = "{what}", "the message names the rule of the language that the result would break"
 
 
 def words(sentence: str) -> str:
-    """A requirement's sentence where there is no case yet: what the case will tell stands in capitals."""
+    """A requirement's sentence without a case: the names of its parts are in capitals."""
     if sentence == WHOLE:
         return NAMED
     return re.sub(r"\{(\w+)\}", lambda word: word[1].upper(), sentence)

@@ -156,7 +156,7 @@ def _reasons(status: SearchStatus) -> str:
 
 
 def _split(status: SearchStatus) -> str:
-    """Seconds by stage, and what is in none of them: records, the player's state."""
+    """Seconds by stage, and the rest: records, the player's state."""
     spent = status.tally.seconds
     rest = max(0.0, status.elapsed_s - sum(spent.values()))
     shown = {**{stage: spent.get(stage, 0.0) for stage in _STAGES}, "other": rest}

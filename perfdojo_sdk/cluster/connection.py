@@ -1,6 +1,6 @@
-"""A driver's way into a cluster: it finds who can run the target, and sees to it that all have its code.
+"""A driver's connection to a cluster: it finds the nodes that can run the target, and gives them its code.
 
-Ray lets a task that nobody can run wait for ever, so whatever is asked for is first looked for.
+Ray lets a task that no node can run wait for ever, so the driver first checks that there is such a node.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest, Target
 from perfdojo_sdk.plugins import Plugins
 
-#: So long the head node may take to take a call.
+#: Seconds for which the head node may take to accept a connection.
 CONNECT_TIMEOUT_S = 5.0
-#: So often Ray tries, once a second; it would try for longer.
+#: Attempts of Ray to connect, one a second, fewer than by default.
 CONNECT_ATTEMPTS = "5"
-#: So long a node may take to start a worker and look at itself.
+#: Seconds for which a node may take to start a worker and inspect itself.
 INSPECT_TIMEOUT_S = 90.0
-#: So often a driver looks whether what it waits for can still come,
+#: Seconds between two checks whether an awaited result can still come.
 LOOK_S = 2.0
-#: and so long it waits for a device to come back.
+#: Seconds for which a driver waits for a device to come back.
 PATIENCE_S = 30.0
-#: Where Ray keeps the token of a cluster.
+#: The file in which Ray keeps the token of a cluster.
 TOKEN = Path(".ray", "auth_token")
 
 
 def load_ray() -> Any:
     """The package; :class:`UnavailableError` without it."""
-    # Nothing about this project's users is anybody else's business.
+    # Ray must not send usage statistics.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     use_token()
     try:
@@ -89,13 +89,13 @@ def session(address: str, modules: list[str] | None = None) -> Iterator[Any]:
 
 
 def _keep_stdout_clean(ray: Any) -> None:
-    """Results are printed there. Ray prints that a node died, whatever ``log_to_driver`` says, and has no
-    public switch for that."""
+    """Keep Ray's messages from stdout, which is for results: it prints that a node died, whatever
+    ``log_to_driver`` says, and has no public switch for that."""
     ray._private.worker._worker_logs_enabled = False
 
 
 def _answers(address: str) -> None:
-    """Ray tries for a long time; an address at which nobody listens is told at once."""
+    """Raise at once if nothing listens at the address, where Ray would try for a long time."""
     if address == "auto":
         return
     host, _, port = address.rpartition(":")
@@ -159,7 +159,7 @@ class Cluster:
 
     @property
     def place(self) -> worker.Assignment:
-        """The place in which an episode that is ordered now will be played."""
+        """The conditions for an episode that is ordered now."""
         return worker.Assignment(self.report.device, self.report.toolchain, self.compilers)
 
     def wait_for(self, pending: Any, stopped: Callable[[], bool] = lambda: False) -> bool:
@@ -195,7 +195,7 @@ class Cluster:
 
 @dataclass
 class Patience:
-    """Waits for a device to come back, and not for ever."""
+    """A limited wait for a device to come back."""
 
     cluster: Cluster
     missing_since: float | None = None
@@ -212,7 +212,7 @@ class Patience:
 
 @dataclass(frozen=True)
 class RemoteRunner:
-    """The little that a driver compiles and runs itself: it links a library, and looks what is in it."""
+    """A runner on the cluster for the driver's own work: it links a library, and checks the kernels in it."""
 
     cluster: Cluster
 
@@ -233,7 +233,7 @@ def connected(address: str, plugins: Plugins, name: str, device: str = "") -> It
     """The cluster at ``address`` for target ``name``; ``best`` is the best of those that it can run.
 
     ``device`` chooses among kinds of devices, by a part of the kind's name. :class:`UnavailableError`, within
-    seconds, when nobody runs the target or a node has other code than this process.
+    seconds, when no node runs the target or a node has other code than this process.
     """
     with connected_for(address, plugins, [name], device) as [cluster]:
         yield cluster
@@ -273,9 +273,9 @@ def _target(plugins: Plugins, name: str, everyone: Offer) -> Target:
 
 
 def kinds_for(offered: Sequence[tuple[str, Mapping[str, int]]], device: str) -> list[str]:
-    """The kind of device that is meant for each target; ``offered``: its name, and what there is for it.
+    """The kind of device for each target; ``offered``: its name, and the kinds that there are.
 
-    ``device`` has its say on the targets that have such a kind; the others need no choice.
+    ``device`` chooses for the targets that have such a kind; the others need no choice.
     """
 
     def fits(kinds: Mapping[str, int]) -> bool:
@@ -286,7 +286,7 @@ def kinds_for(offered: Sequence[tuple[str, Mapping[str, int]]], device: str) -> 
 
 
 def _kind(target: str, kinds: Mapping[str, int], wanted: str) -> str:
-    """The one kind of device that is meant."""
+    """The kind of device that ``wanted`` names for a target."""
     found = [kind for kind in kinds if wanted in kind]
     if len(found) == 1:
         return found[0]
@@ -300,7 +300,7 @@ def _kind(target: str, kinds: Mapping[str, int], wanted: str) -> str:
 
 
 def _inspect(ray: Any, wanted: Equipment, kind: str) -> worker.Report:
-    """Let every node that may be given work look at itself; what is wrong with any of them is raised."""
+    """Let every node that may get work inspect itself; raises the fault of any of them."""
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
     ours = [n for n in nodes(ray) if (wanted.target, kind) in n.offer.runs]
@@ -314,7 +314,7 @@ def _inspect(ray: Any, wanted: Equipment, kind: str) -> worker.Report:
         try:
             report = ray.get(answer, timeout=0)
         except ray.exceptions.TaskUnschedulableError:
-            continue  # it left after it was listed, which a node may
+            continue  # the node left after it was listed, which is allowed
         except ray.exceptions.RayError as error:
             raise _unfit(node, error) from None
         if isinstance(report, DojoError):
@@ -334,7 +334,7 @@ def _nobody_left(target: str) -> UnavailableError:
 
 
 def _unfit(node: Node, error: Exception) -> UnavailableError:
-    """A node on which not even the check of its code runs."""
+    """The error for a node on which even the check of its code fails."""
     hint = "install the SDK and what the target needs there, in the driver's version, for the same Python"
     what = f"the node at {node.address} does not answer as a node for target work should"
     return UnavailableError("PD-N003", what, why=last_words(error), hint=hint)

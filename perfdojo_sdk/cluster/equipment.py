@@ -1,8 +1,8 @@
-"""The same code everywhere: what a driver tells a node about plugins, and how the node checks it.
+"""The same code on all nodes: a driver's description of its plugins, and the node's check of it.
 
-Plugins travel: Ray copies their packages and puts them first on the module path of the driver's workers. The
-SDK does not, since it needs libraries that must be installed anyway. Version and content of both are compared
-on the node, because a record's key names them.
+Plugins are sent along: Ray copies their packages and puts them first on the module path of the driver's
+workers. The SDK is not, since it needs libraries that must be installed anyway. The node compares version and
+content of both, because a record's key contains them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Equipment:
 
 
 def equipment(plugins: Plugins, target: Target) -> Equipment:
-    """The driver's own."""
+    """The equipment of this process, the driver."""
     packed = tuple(
         Packed(p.name, p.distribution, p.version, _module(p), p.declared, p.fingerprint)
         for p in _concerned(plugins, target)
@@ -51,7 +51,7 @@ def equipment(plugins: Plugins, target: Target) -> Equipment:
 
 
 def packages(plugins: Plugins, target: Target) -> list[str]:
-    """The folders, or single files, of the plugins: what has to travel."""
+    """The folders, or single files, of the plugins, which have to be sent."""
     paths = []
     for plugin in _concerned(plugins, target):
         package = sys.modules[_module(plugin).partition(".")[0]]

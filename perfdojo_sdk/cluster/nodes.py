@@ -1,7 +1,7 @@
 """Starting a cluster on this machine, and joining one: ``ray start`` with what this machine offers.
 
-Ray listens on all interfaces, whatever it is told. So a cluster has a token, as Ray calls a secret that every
-connection must show; it is made when the first cluster is started, for this user only.
+Ray always listens on all interfaces. So a cluster has a token, Ray's name for a secret that every connection
+must show; it is made when the first cluster is started, and readable for this user only.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from perfdojo_sdk.cluster.offers import Offer
 from perfdojo_sdk.core.errors import UnavailableError
 
 PORT = 6379
-#: Ray ends workers that have nothing to do for a second, beyond so many; a new one takes seconds to start.
+#: Settings of Ray: it ends idle workers beyond this number after a second, and new ones take seconds to
+#: start.
 SETTINGS = {"RAY_num_workers_soft_limit": "64"}
-#: So long `ray start` may take.
+#: Seconds for which `ray start` may take.
 START_TIMEOUT_S = 120.0
 
 
@@ -38,19 +39,19 @@ class Start:
     port: int = PORT
     """Port of the cluster to start."""
     host: str = ""
-    """By which address others reach this machine; empty: Ray finds out."""
+    """The address by which others reach this machine; empty: Ray finds it."""
     block: bool = False
-    """Stay in the foreground."""
+    """True to stay in the foreground."""
 
     @property
     def arguments(self) -> list[str]:
-        """After ``ray``."""
+        """The arguments of the command ``ray``."""
         where = [f"--address={self.address}"] if self.address else ["--head", f"--port={self.port}"]
         return [
             "start",
             *where,
             *([f"--node-ip-address={self.host}"] if self.host else []),
-            # Ray's own count of processors is for other people's tasks; these claim what they need by name.
+            # Processors are for other users' tasks; the SDK's tasks claim their own named resources.
             "--num-cpus=0",
             f"--resources={json.dumps(self.offer.resources)}",
             *([] if self.address else ["--include-dashboard=false"]),
@@ -60,7 +61,7 @@ class Start:
 
     @property
     def text(self) -> str:
-        """As a person would type it."""
+        """The command line as a person would type it."""
         settings = " ".join(f"{name}={value}" for name, value in SETTINGS.items())
         return f"{settings} {shlex.join(['ray', *self.arguments])}"
 
@@ -91,7 +92,7 @@ def _last(lines: Sequence[str], count: int = 12) -> str:
 
 
 def own_address() -> str:
-    """By which Ray believes that others reach this machine."""
+    """The address by which others reach this machine, according to Ray."""
     import ray
 
     util: Any = ray.util
@@ -99,7 +100,7 @@ def own_address() -> str:
 
 
 def make_token() -> None:
-    """A secret of this user's clusters, unless there is one or the environment says otherwise."""
+    """Make the secret of this user's clusters, unless there is one or the environment says otherwise."""
     file = Path.home() / TOKEN
     if "RAY_AUTH_MODE" not in os.environ and not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -7,8 +7,7 @@
 =======================  =======  ====================================================================
 
 A device has one resource however many targets it runs, so that no two of them share it. DEVICE is a short
-form of what the target's runner calls it: machines of one kind have one name, and only times of one kind
-are compared.
+form of the runner's name for it: machines of one kind have one name, and only times of one kind are compared.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.records import sha256
 
 DEVICE, RUNS, COMPILES = "device:", "runs:", "compiles:"
-#: Of ``runs:``, which says what is there and is not used up; the smallest part that Ray counts.
+#: The amount of ``runs:`` that a task takes: the smallest that Ray counts, since it only marks nodes.
 A_LITTLE = 0.0001
 _MOST_SHOWN = 40
 
@@ -33,15 +32,15 @@ class Offer:
     """Devices and compilers of one node, or of several together."""
 
     devices: Mapping[str, int] = field(default_factory=dict)
-    """Kind -> how many."""
+    """Kind -> number of devices."""
     runs: frozenset[tuple[str, str]] = frozenset()
     """(target, kind of device)."""
     compiles: Mapping[str, int] = field(default_factory=dict)
-    """Target -> how many compilers at once."""
+    """Target -> number of compilers at once."""
 
     @property
     def resources(self) -> dict[str, int]:
-        """As Ray takes them."""
+        """The offer as Ray's resources."""
         devices = {DEVICE + kind: count for kind, count in self.devices.items()}
         runs = {f"{RUNS}{target}@{kind}": 1 for target, kind in sorted(self.runs)}
         return devices | runs | {COMPILES + target: count for target, count in self.compiles.items()}
@@ -88,7 +87,7 @@ def kind_of(device: str) -> str:
 def offer_of_this_machine(
     plugins: Plugins, names: Iterable[str], devices: bool = True, compilers: int = 0
 ) -> tuple[Offer, dict[str, str]]:
-    """This machine's offer for the targets ``names``, found out by trying, and why not the rest."""
+    """This machine's offer for the targets ``names``, found by trying, and the reasons against the rest."""
     kinds: dict[str, int] = {}
     runs: set[tuple[str, str]] = set()
     compiles: dict[str, int] = {}

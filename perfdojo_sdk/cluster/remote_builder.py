@@ -1,7 +1,7 @@
-"""The driver's side of episodes: kernels are ordered from the nodes of a cluster, many at a time.
+"""The driver's side of episodes: the nodes of a cluster build kernels, many at a time.
 
-The driver alone writes records and files. When a node dies, the episode is ordered again with all that it
-had told; a candidate that was on its way then is measured again, and has one record as ever.
+Only the driver writes records and files. If a node dies, the episode is started again from the results that
+it had sent; a candidate whose result was not sent is measured again, and still has one record.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from perfdojo_sdk.library.tuning import MAX_STATE_BYTES, Session, conditions
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.store.candidates import Candidate, CandidateLog
 
-#: Nodes in a row that an episode may lose without having told anything new: it may be what kills them.
+#: Most nodes in a row that an episode may lose without a new result: the episode itself may kill them.
 MOST_LOST = 4
-#: Episodes that a driver keeps going, or waiting for a device, at once.
+#: Most episodes that a driver has running, or waiting for a device, at once.
 AT_ONCE = 64
 
 S = TypeVar("S")
@@ -39,19 +39,19 @@ T = TypeVar("T")
 
 
 class NodeLost(Exception):
-    """The node of an episode, or its worker, is gone."""
+    """Raised when the node of an episode, or its worker, is gone."""
 
 
 @dataclass
 class Told:
-    """Everything that an episode has told so far: enough to go on elsewhere."""
+    """Everything that an episode has sent so far, from which another node can continue it."""
 
     state: bytes | None
     """State of the search."""
     known: dict[str, Candidate] = field(default_factory=dict)
-    """By digest of their keys."""
+    """Digest of a key -> the candidate."""
     lost: int = 0
-    """Nodes since it last told something new."""
+    """Number of nodes lost since the last new result."""
 
 
 def cluster_context(
@@ -87,7 +87,7 @@ class RemoteBuilder:
         return self._driver.context
 
     def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
-        """Judged by the driver, run by run on a node."""
+        """A game that was played before, verified again by the driver, with each run on a node."""
         return self._driver.again(kernel, trace, watch)
 
     def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
@@ -134,7 +134,7 @@ class RemoteBuilder:
     def _follow(
         self, order: worker.Order, watch: Watch, store: CandidateLog | None, session: Session, told: Told
     ) -> Found:
-        """Let one node play, and keep what it tells; :class:`NodeLost` when it goes silent for good."""
+        """Let one node play, and keep the results that it sends; :class:`NodeLost` when it is gone."""
         ray = self.cluster.ray
         task = ray.remote(num_cpus=0, max_retries=0, num_returns="streaming", resources=self.cluster.claim)
         events = task(worker.episode).remote(self.cluster.wanted, order)
@@ -148,7 +148,7 @@ class RemoteBuilder:
                 self._keep(event, order.kernel, watch, store, session, told)
             raise KeyboardInterrupt
         finally:
-            if not ended:  # else its worker is ready for the next one
+            if not ended:  # otherwise its worker is ready for the next episode
                 ray.cancel(events, force=True)
 
     def _keep(
@@ -160,13 +160,13 @@ class RemoteBuilder:
         session: Session,
         told: Told,
     ) -> None:
-        """Keep what a local search would have kept at this moment."""
+        """Store what a local search would have stored at this moment."""
         if isinstance(event, worker.Stage):
             watch.stage(kernel, event.name)
             return
         if isinstance(event, worker.Kept):
             if event.candidate.key.digest not in told.known:
-                told.lost = 0  # the one to beat is told again wherever an episode begins
+                told.lost = 0  # only for a new one: every episode sends the game to beat again
             told.known[event.candidate.key.digest] = event.candidate
             if store is not None:
                 store.put(event.candidate)
@@ -186,7 +186,8 @@ def _saved(session: Session) -> bytes | None:
 
 
 def next_event(ray: Any, events: Any) -> worker.Event:
-    """The next event of an episode, whose own errors are events: any other error is the node's or Ray's."""
+    """The next event of an episode. Errors of the episode are events, so an exception is the node's or
+    Ray's."""
     errors = ray.exceptions
     try:
         event: worker.Event = ray.get(next(events))

@@ -1,7 +1,7 @@
 """The driver's side of a training: actors on the nodes that have the targets' devices.
 
-As with other episodes, the driver alone writes records, and a job that loses its node is ordered again with
-all that it had told. What was measured is then found, not measured again.
+As with other episodes, only the driver writes records, and a job that loses its node is started again from
+the results that it had sent, which are not measured again.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.perfllm.episodes import Experience, Job
 from perfdojo_sdk.store.candidates import CandidateLog
 
-#: Jobs for each device: one that is played, and one that waits, so that no device waits for the learner.
+#: Jobs for each device: one that runs, and one that waits, so that no device waits for the learner.
 JOBS = 2
 
 
 @dataclass
 class Away:
-    """A job that is out."""
+    """A job that runs on a node."""
 
     job: Job
-    """The job, with all that its actors have told."""
+    """The job, with all results that its actors have sent."""
     cluster: Cluster
     lost: int = 0
-    """Actors since one of them last told something new."""
+    """Number of actors lost since the last new result."""
 
 
 class ClusterActors:
-    """Has jobs played on a cluster; :class:`perfdojo_sdk.perfllm.actors.Actors`."""
+    """Actors that run jobs on a cluster; see :class:`perfdojo_sdk.perfllm.actors.Actors`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class ClusterActors:
         store: CandidateLog | None,
         lost: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """``clusters``: by the name of the target, as a plan has it; ``lost`` hears of actors that died."""
+        """``clusters``: by the name of the target in the plan; ``lost`` is called when actors die."""
         self.clusters, self.store, self.lost = clusters, store, lost
         self._patience = {cluster.target.name: Patience(cluster) for cluster in clusters.values()}
         self._away: dict[Any, Away] = {}
@@ -67,7 +67,8 @@ class ClusterActors:
         self._away[task.remote(cluster.wanted, away.job, cluster.place)] = away
 
     def next(self) -> tuple[Job, Experience] | None:
-        """The job that came back. :class:`DojoError` when an actor has one, or actors only ever die."""
+        """The next finished job. :class:`DojoError` when an actor raises one, or actors die again and
+        again."""
         ray = next(iter(self._patience.values())).cluster.ray
         ready, _ = ray.wait(list(self._away), timeout=LOOK_S)
         for events in ready:
@@ -95,13 +96,13 @@ class ClusterActors:
     def _keep(self, away: Away, event: worker.Kept) -> None:
         digest = event.candidate.key.digest
         if all(digest != each.key.digest for each in away.job.known):
-            away.lost = 0  # the one to beat is always told again
+            away.lost = 0  # only for a new one: every actor sends the game to beat again
         away.job = replace(away.job, known=(*away.job.known, event.candidate))
         if self.store is not None:
             self.store.put(event.candidate)
 
     def _again(self, events: Any, reason: str) -> None:
-        """Order a job again, for its actor is gone."""
+        """Start a job again, since its actor is gone."""
         away = self._away.pop(events)
         away.lost += 1
         self.lost(f"{away.job.name}: an actor was lost ({reason}); its games are ordered again")

@@ -1,8 +1,8 @@
-"""The nodes' side of the work: a look at the node, one compilation, one run, and whole episodes.
+"""The nodes' side of the work: an inspection of the node, one compilation, one run, and whole episodes.
 
-An episode is the local search as it is, on the node that has the device. What it would keep in files and
-records goes to the driver, one event at a time: measured candidates first, then the state that counts them.
-So whatever state the driver has, it has the records too, and another node can go on from there.
+An episode is the local search, unchanged, on the node that has the device. Instead of writing files and
+records, it sends events to the driver: measured candidates first, then the state that counts them. So the
+driver has all records for every state that it has, and another node can go on from there.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from perfdojo_sdk.store.candidates import Candidate, CandidateKey
 if TYPE_CHECKING:
     from perfdojo_sdk.perfllm.episodes import Experience
 
-#: A compilation elsewhere that takes this many times what a compiler may take is given up, with all others.
+#: A remote compilation that takes this many times a compiler's limit is given up, and all others with it.
 PATIENCE = 3
 
 
@@ -46,7 +46,7 @@ class Report:
 
     host: str
     device: str
-    """As the target's runner calls it."""
+    """The device in the words of the target's runner."""
     toolchain: str
     cores: int
 
@@ -60,7 +60,7 @@ class Report:
 
 
 def inspect(wanted: Equipment) -> Report | DojoError:
-    """Check that the node has what it needs, and say what it is."""
+    """Check that the node has everything that it needs, and describe it."""
     try:
         plugins, target = equipped(wanted)
         return Report(here(), plugins.guarded_runner(target).device(), _toolchain(wanted), available_cores())
@@ -75,7 +75,7 @@ def _toolchain(wanted: Equipment) -> str:
 
 
 def compile_library(wanted: Equipment, source: KernelSource) -> Artifact | Failure | DojoError:
-    """Compile with the target's own patience."""
+    """Compile with the target's own time limit."""
     try:
         plugins, target = equipped(wanted)
         return compiled(plugins.guarded_runner(target), source)
@@ -98,7 +98,8 @@ def run(wanted: Equipment, artifact: Artifact, request: RunRequest) -> Measureme
 def help_compiling(
     wanted: Equipment, toolchain: str, source: KernelSource | None
 ) -> Artifact | Failure | bool:
-    """One candidate, compiled; without one, whether this node can. False when its toolchain is another."""
+    """One compiled candidate; without a source, true if this node can compile. False if its toolchain
+    differs."""
     try:
         plugins, target = equipped(wanted)
         if _toolchain(wanted) != toolchain:
@@ -110,9 +111,9 @@ def help_compiling(
 
 
 class Compilers:
-    """Compilers of other nodes, as an episode uses them: when one is ready and free, and never waited for.
+    """Compilers of other nodes for an episode: it uses one that is ready and free, and never waits for one.
 
-    When one lets the episode down it does without them.
+    If one fails, the episode does without them.
     """
 
     def __init__(self, wanted: Equipment, toolchain: str, count: int) -> None:
@@ -135,7 +136,7 @@ class Compilers:
         made = self._task.remote(self._wanted, self._toolchain, source)
         try:
             found = ray.get(made, timeout=PATIENCE * COMPILE_TIMEOUT_S)
-        except Exception:  # whatever it is, there is a compiler here
+        except Exception:  # after any error, this node's own compiler is used
             ray.cancel(made, force=True)
             found = None
         finally:
@@ -151,7 +152,7 @@ class Compilers:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The conditions that an episode counts on where it is played."""
+    """The conditions that an episode expects on its node."""
 
     device: str
     toolchain: str
@@ -171,28 +172,28 @@ class Order:
     state: bytes | None = field(repr=False)
     """The state in which it stopped."""
     file: str
-    """The driver's file for that."""
+    """The driver's file with that state."""
     known: tuple[Candidate, ...] = field(repr=False)
     """Candidates that were evaluated before under the same conditions."""
 
 
 @dataclass(frozen=True)
 class Kept:
-    """A candidate was evaluated."""
+    """The event that a candidate was evaluated."""
 
     candidate: Candidate
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the build begins."""
+    """The event that a stage of the build begins."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Round:
-    """A round of the search is over."""
+    """The event that a round of the search is over."""
 
     status: SearchStatus
     state: bytes | None
@@ -201,7 +202,7 @@ class Round:
 
 @dataclass(frozen=True)
 class Ended:
-    """The episode is over; exactly one of these is there."""
+    """The event that the episode is over, with exactly one of these fields."""
 
     found: Found | None = None
     experience: Experience | None = None
@@ -244,7 +245,7 @@ def _guarded(play: Callable[[Tell], Ended], tell: Tell) -> None:
 
 
 def context_at(wanted: Equipment, settings: Settings, place: Assignment) -> BuildContext:
-    """This node's context; :class:`UnavailableError` when it is not what the driver counts on."""
+    """This node's context; :class:`UnavailableError` when it differs from the driver's expectation."""
     plugins, target = equipped(wanted)
     helpers = Compilers(wanted, place.toolchain, place.compilers) if place.compilers else None
     context = BuildContext.of(plugins, target, settings, helpers=helpers)
@@ -262,14 +263,14 @@ def _found(wanted: Equipment, order: Order, tell: Tell) -> Found:
         session = Session(order.seconds, files.state, files.game, order.state is not None)
         try:
             return builder.build(order.kernel, Telling(tell, files), Sending(order.known, tell), session)
-        except TuneError as error:  # about a file that the driver has under another name
+        except TuneError as error:  # it names this node's file, so name the driver's instead
             what = error.what.replace(str(files.state), order.file)
             raise TuneError(error.code, what, why=error.why, hint=error.hint) from None
 
 
 @dataclass(frozen=True)
 class Files:
-    """The files in which an episode's search keeps what the driver is sent."""
+    """The files in which an episode's search keeps the state and the game that are sent to the driver."""
 
     state: Path
     game: Path
@@ -277,7 +278,7 @@ class Files:
 
 @dataclass(frozen=True)
 class Telling:
-    """A watcher that tells the driver."""
+    """A watcher that sends events to the driver."""
 
     tell: Tell
     files: Files
@@ -294,7 +295,7 @@ def _content(file: Path) -> bytes | None:
 
 
 class Sending:
-    """The candidates of one episode: those that the driver knew, and new ones, which it is sent."""
+    """The candidates of one episode: those that the driver knew, and new ones, which are sent to it."""
 
     def __init__(self, known: tuple[Candidate, ...], tell: Tell) -> None:
         self._known = {candidate.key.digest: candidate for candidate in known}

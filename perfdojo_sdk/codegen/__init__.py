@@ -1,1 +1,1 @@
-"""Program text to source text: what the code generators of several targets share."""
+"""Parts that the code generators of several targets share, from program text to source text."""

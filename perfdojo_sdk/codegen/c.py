@@ -1,4 +1,5 @@
-"""One C emitter for every target: plain C by default, with a visit for whatever a target does better.
+"""One C emitter for all targets: plain C by default, with a method for each part that a target may emit
+better.
 
 ``CEmitter`` turns a program into readable C: a loop for each scope, written-out copies for an
 unrolled one, an outlined function for a parallel one. What a suffix, a location or a nest means
@@ -59,7 +60,7 @@ def support_text(name: str) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """The emitter's place in the tree: the path, and what is known of the iterators."""
+    """The emitter's place in the tree: the path, and the known values of iterators."""
 
     path: Path = ()
     constants: Mapping[int, int] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class Point:
         return Point(self.path, {**self.constants, level: value})
 
     def fold(self, index: AffineExpr) -> AffineExpr:
-        """``index`` with the known iterators put in."""
+        """``index`` with known iterators replaced by their values."""
         known = self.constants
         return index.substitute(lambda l: AffineExpr(known[l]) if l in known else AffineExpr.level(l))
 
@@ -90,9 +91,9 @@ class Function:
     lines: list[str] = field(default_factory=list)
     indent: int = 1
     epilogue: list[str] = field(default_factory=list)
-    """Lines that every way out of the function must pass."""
+    """Lines at the end of the function, before it returns."""
     _closed: tuple[int, int, str] = (0, 0, "")
-    """After how many lines the last block under a condition ended, how far it was indented, its condition."""
+    """The last block under a condition: the number of lines at its end, its indentation, the condition."""
 
     def line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text if text else "")
@@ -111,7 +112,8 @@ class Function:
 
     @contextmanager
     def where(self, condition: str) -> Iterator[None]:
-        """A block under ``condition``, or more of the last one where that ended just now and had the same.
+        """A block under ``condition``. If the last block has just ended and had the same condition, continue
+        it.
 
         For conditions that no line of the block can change.
         """
@@ -131,11 +133,11 @@ class CEmitter:
 
     #: File names that the emitted code includes, in order.
     includes: tuple[str, ...] = ("pd_runtime.h", "pd_scalar.h")
-    #: Lines with which every kernel begins: where it returns a status because the processor is not its own.
+    #: Lines at the start of every kernel, which may return a status on a wrong processor.
     prologue: tuple[str, ...] = ()
-    #: Conditions that hold on every processor that has the kernel's instructions. With any, what callers see
-    #: is a function without those instructions, which asks once, and returns status 2 where one does not
-    #: hold. A header of the target says how such a function is compiled: ``PD_ANYWHERE``.
+    #: Conditions that hold on every processor that has the kernel's instructions. If there are any, callers
+    #: get a function without those instructions, which tests the conditions once, and returns status 2 if one
+    #: does not hold. ``PD_ANYWHERE``, in a header of the target, says how such a function is compiled.
     requires: tuple[str, ...] = ()
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
@@ -143,16 +145,17 @@ class CEmitter:
         self.layout = plan(program, dialect)
         self.outlined: list[str] = []
         self.function = Function(())
-        known = "pd_runtime.h" in self.includes  # it says what the word below means
+        known = "pd_runtime.h" in self.includes  # it defines the macro below
         vectors = known and has_scalar_loop(program, dialect) and nothing_to_prove(program)
         self.attribute = "PD_VECTOR_LOOPS\n" if vectors else ""
-        """Stands before each function."""
+        """Text before each function."""
         self._check_dtypes()
 
     # -- the whole kernel ------------------------------------------------------------------------
 
     def source(self) -> KernelSource:
-        """The kernel as source text; raises :class:`UnavailableError` for what C cannot say yet."""
+        """The kernel as source text; raises :class:`UnavailableError` for a dtype that does not compile
+        yet."""
         kernel = self._kernel()
         query = self._workspace_query()
         parts = [self._comment(), self._include_lines(), self._asking(), query, *self.outlined, kernel]
@@ -210,7 +213,7 @@ class CEmitter:
         return f"{here}\n{{\n    return {answer};\n}}\n\nPD_ANYWHERE {head}\n{{\n    return {asked};\n}}\n"
 
     def _asking(self) -> str:
-        """A function that says whether this processor can run the kernel; empty where any can."""
+        """A C function that tells whether this processor can run the kernel; empty if every one can."""
         if not self.requires:
             return ""
         conditions = "\n            && ".join(self.requires)
@@ -291,7 +294,7 @@ class CEmitter:
         self.function.line(f"PD_ALIGNED {C_TYPES[buffer.dtype]} {name}[{buffer.cells}];")
 
     def flat(self, access: Access, point: Point) -> AffineExpr:
-        """The access's distance from the buffer's start, in cells, with known iterators put in."""
+        """The access's distance from the buffer's start, in cells, with known iterators replaced."""
         buffer = self.program.buffer_of[access.array]
         return point.fold(buffer.address(access.subscripts))
 
@@ -313,7 +316,8 @@ class CEmitter:
 
     @contextmanager
     def where_guard_holds(self, statement: Statement, point: Point) -> Iterator[bool]:
-        """A block under the statement's condition; no block where it is known. Whether it can hold."""
+        """A block under the statement's condition, or no block if its value is known; yields false if it
+        never holds."""
         forms = [point.fold(form) for form in statement.guard]
         open_forms = [form for form in forms if form.levels]
         if any(form.constant < 0 for form in forms if not form.levels):
@@ -357,7 +361,8 @@ class CEmitter:
             self.emit_nodes(scope.body, point.at(point.level - 1, value))
 
     def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
-        """All lanes load before any stores: through a small array, unless the order cannot matter."""
+        """Emit a statement so that all lanes load before any stores: through a small array, unless the order
+        cannot matter."""
         target = self.program.buffer_of[statement.target.array]
         reads_target = any(self.program.buffer_of[r.array] is target for r in statement.reads)
         moving = lane_stride(target, statement.target.subscripts, point.level - 1) != 0
@@ -382,7 +387,7 @@ class CEmitter:
         old = Read(statement.target, statement.dtype)
         arguments: tuple[Expression, ...] = (old, statement.value)
         if SPELLINGS[statement.accumulate].of_number:
-            # Looking for NaN in the new value keeps the chain from step to step short.
+            # With the new value first, the test for NaN is not part of the dependence from step to step.
             arguments = (statement.value, old)
         return Operation(statement.accumulate, arguments, statement.dtype)
 

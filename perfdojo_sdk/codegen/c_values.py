@@ -1,7 +1,7 @@
 """Values of the language in C: types, literals, subscripts, conversions, operations.
 
-Floats use C's operators; integers call a function for each operation, since theirs wrap and C's do
-not. A name such as ``pd_max_i32`` says the operation and the dtype of its operands.
+Floats use C's operators; integers call a function for each operation, since the language's integers wrap and
+C's do not. A name such as ``pd_max_i32`` contains the operation and the dtype of its operands.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
 C_TYPES: Mapping[str, str] = {**NUMBERS, "bf16": "pd_bf16", "tf32": "pd_tf32"}
-"""dtype -> C type, for the dtypes that compile; those of STORED_DTYPES only in temporaries: they are
-converted from f32 and to it, and neither computed with nor given to the caller."""
+"""dtype -> C type, for the dtypes that compile. Those of STORED_DTYPES are for temporaries only: they are
+converted from f32 and to it; kernels neither compute with them nor give them to callers."""
 
 
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
@@ -116,7 +116,7 @@ def c_literal(value: Literal) -> str:
 
 def _c_integer(value: int, dtype: str) -> str:
     if dtype == "i64":
-        # The smallest number of all has no literal in C.
+        # The smallest i64 has no literal in C.
         return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
     if dtype == "u32":
         return f"{value}u"

@@ -1,4 +1,4 @@
-"""The home of each buffer, decided once before any text is emitted.
+"""The home of each buffer, which is decided before any text is emitted.
 
 A buffer belongs to the parallel scope around all of its accesses (one copy for each iteration;
 since a thread runs its iterations one after the other, one copy for each thread is enough), or to

@@ -1,8 +1,8 @@
-"""Kernels of which a compiler may make vectors by itself.
+"""Kernels whose loops a compiler may vectorise by itself.
 
-Targets switch gcc's vectoriser of loops off: it was seen to reorder what must stay in order. It is switched
-on again, function by function, for kernels in whose loops there is nothing to prove; whose scalar loops would
-otherwise take a multiple of the time.
+Targets switch off gcc's vectoriser for loops, since it was seen to break the order of accesses. It is
+switched on again, function by function, for kernels whose loops are safe without a proof, and whose scalar
+loops would otherwise take several times as long.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 
 def has_scalar_loop(program: Program, dialect: Dialect) -> bool:
-    """True if statements are run one by one in an innermost loop, which a vector could do together."""
+    """True if an innermost loop runs scalar statements that a vector could run together."""
     return any(_is_scalar_loop(p.node, dialect) for p in program.places)
 
 
@@ -28,12 +28,13 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
 
 
 def nothing_to_prove(program: Program) -> bool:
-    """True if loops write each buffer through one affine form, and carry nothing but what they add up.
+    """True if loops write each buffer through one affine form, and carry nothing but sums.
 
-    A nest reaches every buffer that it writes through one form; from turn to turn, a loop leaves nothing but
-    the cell in which one statement accumulates. Then two iterations meet in a cell exactly if all iterators
-    of the form are equal, and only to add to it. Other buffers are only read there, and all are apart,
-    being ``restrict``. (A cell that is multiplied with itself is no sum, for which gcc 12 takes it.)
+    A nest accesses every buffer that it writes through one form, and a loop carries no value from iteration
+    to iteration but the cell in which one statement accumulates. Then two iterations use the same cell
+    exactly if all iterators of the form are equal, and only to add to it. Other buffers are only read, and
+    none overlap, being ``restrict``. (A cell that is multiplied with itself is no sum, although gcc 12 treats
+    it as one.)
     """
     return all(_one_form_each(program, node) and _only_accumulates(program, node, 0) for node in program.body)
 
@@ -55,7 +56,8 @@ def _one_form_each(program: Program, node: Node) -> bool:
 
 
 def _only_accumulates(program: Program, node: Node, level: int) -> bool:
-    """True if each loop from ``node`` on touches what it carries in one statement, which accumulates."""
+    """True if each loop from ``node`` on accesses its carried cells in one statement only, which
+    accumulates."""
     if isinstance(node, Statement):
         return True
     found = list(_accesses(program, node))

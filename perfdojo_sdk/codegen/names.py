@@ -1,10 +1,10 @@
-"""C names for the names of a program: equal where possible, never a clash.
+"""C names for the names of a program: the same name if possible, and never one that clashes.
 
-A program's names are identifiers, yet ``int``, ``new``, ``threads`` or ``si_value`` would not survive in
-C, in C++ or in a GPU's dialect of it. Such a name, and any name that ends in an underscore, gets one more
-underscore. A name that begins with one belongs to the compiler, whatever its end: it gets a prefix and an
-end of ours. So the mapping is injective, most programs read in C as they read in the game, and no name of
-a user enters ``pd_`` or ``PD_``, where everything of the headers lives.
+A program's names are identifiers, but ``int``, ``new``, ``threads`` or ``si_value`` have other meanings in C,
+in C++ or in a GPU's dialect of it. Such a name, and any name that ends in an underscore, gets one more
+underscore. A name that begins with an underscore belongs to the compiler, so it gets a prefix and a suffix.
+The mapping is injective, most programs have the same names in C as in the game, and no name of a user is one
+of the headers' own, which begin with ``pd_`` or ``PD_``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MACROS = frozenset((
     "I", "complex", "errno", "far", "huge", "i386", "imaginary", "linux", "math_errhandling", "near",
     "noreturn", "pascal", "cdecl", "stderr", "stdin", "stdout", "unix", "vector", "pixel",
 ))  # fmt: skip
-#: Types, functions and variables that emitted code, or a word of a header that it uses, writes as they are.
+#: Types, functions and variables that emitted code, or a macro that it uses, writes unchanged.
 _USED = frozenset((
     "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "size_t",
     "uintptr_t", "intptr_t", "ptrdiff_t", "pid_t", "main", "blockIdx", "threadIdx", "blockDim", "gridDim",
@@ -40,8 +40,8 @@ _USED = frozenset((
 _OWN = frozenset((
     "workspace", "workspace_bytes", "threads", "context", "begin", "end", "thread", "pd", "slots", "stream",
 ))  # fmt: skip
-#: Iterators; the headers' own prefix; macros in upper case; what POSIX leaves to members of structures, which
-#: are macros in some systems; the words of GPUs.
+#: Iterators; the headers' own prefix; macros in upper case; names that POSIX reserves for members of
+#: structures, which are macros in some systems; names of GPUs' languages.
 _PATTERN = re.compile(
     r"i\d+|pd_\w*|PD_\w*|[A-Z][A-Z0-9_]+|M_[A-Z]\w*|[LP]_(?:tmp|c)\w*"
     r"|(?:sa|si|sigev|sival|ss|st|sv|uc|sched|it|tv|tm|pthread|posix)_\w*"

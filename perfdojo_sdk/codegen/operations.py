@@ -1,8 +1,8 @@
 """Spelling in C and cost of each operation: one row for each row of ``core/operations.py``.
 
 A row that holds C becomes a function ``pd_NAME_DTYPE`` of ``a`` and ``b`` in the generated header
-``pd_operations.h``, which all generators of C share. What needs more than an expression stands in a header of
-``include/``.
+``pd_operations.h``, which all generators of C share. Functions that need more than an expression are in the
+headers of ``include/``.
 """
 
 from __future__ import annotations
@@ -47,16 +47,17 @@ class Vector(Enum):
 
 @dataclass(frozen=True)
 class Spelling:
-    """An operation in C. What has an infix sign is written so on floats; comparisons on all dtypes."""
+    """An operation in C. One with an infix sign is written with it on floats, and a comparison on all
+    dtypes."""
 
     vector: Vector
     cost: float = 1.0
-    """In additions: how much longer than one it takes, wherever nothing better is known."""
+    """Its time, as a multiple of an addition's, unless a target knows better."""
     f64: str = ""
     """Spelling for doubles; :data:`WRITTEN` where a header defines it, empty where no function is called."""
     f32: str = ""
-    """Spelling for floats, as ``f64``; empty: that function, rounded once, which is off by a hair over half
-    an ulp."""
+    """Spelling for floats, as ``f64``; empty: that function, rounded once, with an error just above half an
+    ulp."""
     whole: str = ""
     """Spelling for integers: ``C`` is their type, ``U`` an unsigned one, at least as wide as ``int``; sums
     wrap."""
@@ -65,14 +66,14 @@ class Spelling:
     truth: str = ""
     """Spelling for bool, where it differs: 0 or 1."""
     mask: str = ""
-    """The sign on masks, which have all bits of a lane set where something holds."""
+    """The operator on masks, which have all bits of a lane set where a condition holds."""
     of_number: bool = False
-    """There is a cheaper function for a first operand that is a literal: ``pd_NAME_number_DTYPE``."""
+    """True if there is a cheaper function for a literal as the first operand: ``pd_NAME_number_DTYPE``."""
     horizontal: str = ""
     """For an accumulation: the name of the function that combines the lanes of a vector."""
 
 
-#: From this cost on an operation is a function that is worth keeping the result of.
+#: Least cost of an operation whose result is worth keeping.
 FUNCTION_COST = 20.0
 
 
@@ -169,7 +170,7 @@ def _by_lane(arity: int) -> str:
 
 def _functions(name: str, row: Spelling) -> Iterator[str]:
     meaning = OPERATIONS[name]
-    for dtype in ("f64", *[dtype for dtype in NUMBERS if dtype != "f64"]):  # f32 may call it
+    for dtype in ("f64", *[dtype for dtype in NUMBERS if dtype != "f64"]):  # f32 may call f64's functions
         if dtype in meaning.dtypes and (body := _body(name, row, dtype)):
             kind = NUMBERS[dtype]
             parameters = ", ".join(f"{kind} {operand}" for operand in "ab"[: meaning.arity])
@@ -177,7 +178,7 @@ def _functions(name: str, row: Spelling) -> Iterator[str]:
 
 
 def _body(name: str, row: Spelling, dtype: str) -> str:
-    """The value in C; nothing where no function is called, or where a header has it."""
+    """The value in C; empty if no function is called, or if a header defines it."""
     if dtype == "f64":
         return "" if row.f64 == WRITTEN else row.f64
     if dtype == "f32":

@@ -1,7 +1,7 @@
-"""A library as one compiled file with a C header: how kernels in C are packaged unless a target knows better.
+"""The default packager for kernels in C: a library is one compiled file with a C header.
 
-The sources that were verified are compiled together, each a unit of its own, by the runner that
-compiled them one by one.
+The verified sources are compiled together, each as a unit of its own, by the runner that compiled them one by
+one.
 """
 
 from __future__ import annotations

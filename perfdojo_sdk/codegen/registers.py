@@ -1,4 +1,4 @@
-"""Named cells: which C variables stand for a buffer whose subscripts are all constants.
+"""Named cells: the C variables for a buffer whose subscripts are all constants.
 
 A location with constant subscripts (``reg``) promises that every cell can be named. If the lanes
 of vectors run over the cells, a variable holds one vector of them; a scalar access then takes one
@@ -38,7 +38,7 @@ def assign(
     most = dialect.lanes.get(buffer.dtype, 0)
     width = _width(buffer, most) if moving else 1
     if moving and width > most:
-        return None  # rows of cells that neither fit into a vector nor are made of vectors
+        return None  # rows of cells neither fit into a vector nor consist of vectors
     if any(not _starts_a_vector(program, buffer, o, level, width) for o, level in moving):
         return None
     return Registers(_names(buffer, width, name, taken), width, bool(moving))

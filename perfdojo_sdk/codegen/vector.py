@@ -39,7 +39,8 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h")
 #: The dtype whose vectors the headers define.
 VECTOR_DTYPE = "f32"
 
-#: From so many named vectors on that a loop adds to, a second copy of its body does not fit the registers.
+#: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the
+#: registers.
 MANY_SUMS = 8
 
 
@@ -103,8 +104,8 @@ class VectorEmitter(CEmitter):
     # -- loops -----------------------------------------------------------------------------------
 
     def visit_loop(self, scope: Scope, point: Point) -> None:
-        """A loop around a tile of sums stays one: a compiler that writes out a short one for itself
-        shares loads between the copies, and then has no registers left for the sums."""
+        """Emit a loop; one around a tile of sums must stay a loop, since a compiler that unrolls it shares
+        loads between the copies and has no registers left for the sums."""
         if self._sums(scope) >= MANY_SUMS:
             self.function.line("PD_KEEP_LOOP")
         super().visit_loop(scope, point)
@@ -124,7 +125,8 @@ class VectorEmitter(CEmitter):
         return True
 
     def _transpose(self, scope: Scope, copy: Statement, point: Point) -> None:
-        """Squares of as many rows and columns as a vector has lanes, and what remains of either."""
+        """Emit a transposing copy in squares of as many rows and columns as a vector has lanes, and the
+        rest."""
         (inner,) = scope.body
         assert isinstance(inner, Scope)
         level, (source,) = point.level - 1, copy.reads
@@ -144,7 +146,7 @@ class VectorEmitter(CEmitter):
         self._in_blocks(scope.size, point, across)
 
     def _in_blocks(self, size: int, point: Point, emit: Callable[[Point, int], None]) -> None:
-        """The innermost level of ``point`` in steps of a vector's lanes, then what remains at once."""
+        """Emit the innermost level of ``point`` in steps of a vector's lanes, then the remainder at once."""
         lanes, level = self.dialect.lanes[VECTOR_DTYPE], point.level - 1
         whole = size // lanes * lanes
         if whole:
@@ -195,7 +197,7 @@ class Lanes:
         elif statement.accumulate:
             self._horizontal(statement, statement.accumulate)
         else:
-            # Every lane stores to the same cell, in order: the last one stays.
+            # Every lane stores to the same cell, in order, so only the last store counts.
             self.emitter.visit_statement(statement, self.point.at(self.level, self.count - 1))
 
     def _fits_vectors(self, statement: Statement) -> bool:
@@ -219,7 +221,7 @@ class Lanes:
                 assert_never(value)
 
     def _lane_by_lane(self, statement: Statement) -> None:
-        """Each lane by itself: all of them load before any stores."""
+        """Emit each lane by itself, so that all of them load before any stores."""
         f, kind = self.emitter.function, C_TYPES[statement.dtype]
         at = [self.point.at(self.level, lane) for lane in range(self.count)]
         if not self._moves(statement.target):
@@ -316,7 +318,7 @@ class Lanes:
     # -- expressions -----------------------------------------------------------------------------
 
     def vector(self, value: Expression) -> str:
-        """An expression as a vector; what is the same in every lane is computed once."""
+        """An expression as a vector; a part that is the same in every lane is computed once."""
         if value.dtype == "bool":
             return self._mask(value)
         if self._uniform(value):

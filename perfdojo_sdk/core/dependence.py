@@ -8,8 +8,8 @@ cautious when it says yes, so whatever cannot be proved is refused.
 The test looks at one dimension at a time. With the relation put in, the difference of the two
 subscripts is an affine form over a box, so its range and the greatest common divisor of its
 coefficients are quickly known; a conflict needs zero in range and divisible (Banerjee's and the
-GCD test, with directions). Where that may be, the terms are looked at as digits: those of small
-coefficients alone must reach a multiple of what divides all the others.
+GCD test, with directions). If that is possible, a third test follows: the terms with the smallest
+coefficients alone must be able to add up to a multiple of the common divisor of all others.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def may_meet(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> bool:
-    """True if the two accesses may touch one cell while their shared levels stand so.
+    """True if the two accesses may touch one cell when their shared levels stand as ``directions`` says.
 
     ``first_sizes`` and ``second_sizes`` are the sizes of all scopes around each, from the root.
     """
@@ -143,7 +143,7 @@ def _parts(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> Iterator[tuple[int, int, int]]:
-    """The part of each iterator in the difference: a multiple of the first number, between the others."""
+    """The part of each iterator in the difference, as (divisor, least, most)."""
     shared, ours, theirs = len(directions), first.coefficients, second.coefficients
     for level in ours.keys() | theirs.keys():
         a, b = ours.get(level, 0), theirs.get(level, 0)
@@ -159,7 +159,8 @@ def _parts(
 
 
 def _digits_may_agree(offset: int, parts: Iterable[tuple[int, int, int]]) -> bool:
-    """True if the sum of the parts may be zero: the lighter ones must make a multiple of the heavier."""
+    """True if the sum of the parts and ``offset`` may be zero: those with the smallest divisors must be able
+    to add up to a multiple of the common divisor of the rest."""
     ordered = sorted(part for part in parts if part[0])
     low, high = offset, offset
     heavier = [0] * len(ordered)
@@ -181,8 +182,8 @@ def _quotient_range(
 ) -> tuple[int, int, int]:
     """Range and common divisor of the difference of the quotients.
 
-    A quotient is a number of its own in its range, except where both sides have the same one, of
-    iterators that are the same for both: there it cancels.
+    Quotients count as independent numbers, each in its range. Only if both sides have the same quotient
+    of iterators that are equal on both sides does it cancel.
     """
     fixed = {level for level, sign in enumerate(directions) if sign == "="}
     ours, theirs = dict(first.quotients), dict(second.quotients)
@@ -271,7 +272,7 @@ def may_run_before(
     shared = common_depth([first.path, second.path])
     orders = [dialect.order(s.suffix) for s in first.above[:shared]]
     if first.path == second.path and first.writes and not second.writes:
-        # Its reads come first, those of all lanes included; then only another iteration can be meant.
+        # A statement reads before it writes, in all lanes, so only another iteration can write before.
         before = False
     elif first.path == second.path and orders[-1:] == ["lockstep"]:
         before = meet("=" * (shared - 1) + "*")

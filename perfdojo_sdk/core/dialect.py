@@ -32,8 +32,8 @@ class ScopeSuffix:
     unrolled: bool = False
     """Each iteration becomes its own code, so the iterator is a constant there."""
     transposes: bool = False
-    """The scope and the one inside it are a copy that makes columns of rows: squares of it pass through
-    registers. Only such a scope is given the suffix; where later moves make it another, it is a loop."""
+    """The scope and the one inside it copy rows to columns, and squares of the copy are transposed in
+    registers. Only such a scope gets the suffix; if later moves make it another one, it runs as a loop."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Location:
     copy_out_only: bool = False
     """Written, then copied to another array and nothing else (a window with its own store)."""
     fetch_ahead: bool = False
-    """Filling it from memory also asks for what the next iteration of the outermost scope will fill
-    it with: a prefetch, which changes no value."""
+    """Filling it from memory also prefetches what the next iteration of the outermost scope will fill it
+    with, which changes no value."""
     lead_bytes: int = 0
-    """Copying between it and memory also asks for the memory this many bytes further on; 0: no."""
+    """Copying between it and memory also prefetches the memory this many bytes further on; 0: no."""
     second_cache: bool = False
-    """Lines that are asked for in that way go into the second cache, and not into the first."""
+    """Prefetched lines go into the second-level cache, and not into the first."""
     past_caches: bool = False
     """Cells that are copied out of it to memory bypass the caches."""
     max_bytes: int | None = None

@@ -1,7 +1,7 @@
 """The values of a program that runs: a domain gives constants and operations their meaning.
 
-The interpreter knows nothing of numbers. Here are the protocol that it asks, and IEEE arithmetic; what each
-operation gives stands in ``operations.py``.
+The interpreter itself knows nothing about numbers; it asks a :class:`Domain`. This module has that protocol
+and IEEE arithmetic. ``operations.py`` has the result of each operation.
 """
 
 from __future__ import annotations

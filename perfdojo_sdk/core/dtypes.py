@@ -9,8 +9,8 @@ FLOAT_DTYPES = ("f64", "f32", "f16", "bf16", "tf32")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
 DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
 
-#: Those with the range of f32 and fewer digits: compiled code keeps values of f32 in them, rounded, and
-#: computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
+#: Float dtypes with the range of f32 and fewer digits. Compiled code stores values of f32 in them, rounded,
+#: and computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
 STORED_DTYPES = ("bf16", "tf32")
 
 #: Bytes of one element.
@@ -26,7 +26,7 @@ DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "tf32": 11}
 def rounding_law(dtype: str) -> str:
     """The law of a move that rounds to a float dtype, as records and manifests state it.
 
-    It leaves out what the ends of the dtype's range do.
+    It does not mention values beyond the ends of the dtype's range.
     """
     return f"{dtype}(x) = x*(1+d), |d| <= 2^-{DIGITS[dtype]}"
 
@@ -62,7 +62,7 @@ def integer_bounds(dtype: str) -> tuple[int, int]:
 
 
 def wrap(value: int, dtype: str) -> int:
-    """The value of an integer dtype that ``value`` wraps to; of bool, whether it is not zero."""
+    """The value of an integer dtype that ``value`` wraps to; for bool, 1 unless it is zero."""
     if dtype == "bool":
         return int(value != 0)
     offset = 0 if dtype.startswith("u") else 1 << (bits(dtype) - 1)

@@ -13,7 +13,7 @@ _MOST_SHOWN, _MOST_SAID = 120, 4000
 
 
 def printable(text: str) -> str:
-    """``text`` without what a terminal would obey: one question mark for each such character."""
+    """``text`` with a question mark in place of each character that a terminal would obey."""
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
@@ -79,7 +79,7 @@ def printable_lines(text: str) -> str:
 
 
 def _said(sentence: str) -> str:
-    """A sentence, of a bearable length; it may quote what nobody has checked."""
+    """The sentence, cut to a bounded length: it may quote input that was not checked."""
     if len(sentence) > _MOST_SAID:
         sentence = f"{sentence[:_MOST_SAID]} ..."
     return printable_lines(sentence)

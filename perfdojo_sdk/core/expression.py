@@ -4,9 +4,9 @@ Iterators are named by *level*: ``{0}`` is the outermost scope around a statemen
 Every node carries its dtype, and conversions are explicit.
 
 A value is a literal, an iterator, a read, an operation or a cast: a closed union. Every kind has ``children``
-and ``with_children``, so what treats all kinds alike (:func:`walk`, :func:`fold`, :func:`map_children`) asks
-for none of them. What does not matches on all five and ends in ``assert_never``: the type checker then names
-the places which a new kind concerns.
+and ``with_children``, which functions use that treat all kinds alike (:func:`walk`, :func:`fold`,
+:func:`map_children`). Other functions match on all five kinds and end in ``assert_never``, so that the type
+checker finds every place that a new kind concerns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TEXT = attrgetter("text")
 # Operations and subscripts stay importable from here, for plugins of contract 0.2, and under an old name.
 Index = AffineExpr
 
-#: What iterators and literals are compared as when nothing else says so.
+#: The dtype in which iterators and literals are compared if no other operand has a dtype.
 INDEX_DTYPE = "i64"
 
 COMPARISON, _UNARY, _ATOM = 0, 3, 4
@@ -331,10 +331,10 @@ class Cast:
         return self.argument.highest
 
 
-#: What depends on the iterators: a subscript, iterators as a value, or a condition.
+#: A part that depends on the iterators: a subscript, iterators as a value, or a condition.
 Form: TypeAlias = AffineExpr | IndexValue | Condition
 
-#: A form of other iterators for each form.
+#: A function from each form to the form that replaces it.
 Change: TypeAlias = Callable[[Form], Form]
 
 Expression: TypeAlias = Literal | IndexValue | Read | Operation | Cast
@@ -384,8 +384,8 @@ F = TypeVar("F", bound=Form)
 
 
 class Renumbering:
-    """Levels replaced by forms, for one subtree, which must live as long: each form in it is worked
-    out once, and known by its identity."""
+    """A replacement of levels by forms in one subtree. It keeps each result under the identity of the old
+    form, so the subtree must live as long."""
 
     def __init__(self, forms: Sequence[AffineExpr], start: int = 0) -> None:
         """``forms[l]`` replaces ``{l}``; below ``start`` every level stays what it is."""

@@ -2,7 +2,7 @@
 
 :func:`frozen` is ``dataclass(frozen=True)`` with a constructor that writes the fields straight into
 the instance's dictionary. :class:`lazy` is :class:`functools.cached_property` without the lock that
-the latter takes on each first use in Python 3.11. :func:`seldom_collected` is for who keeps many of them.
+the latter takes on each first use in Python 3.11. :func:`seldom_collected` helps where many are kept.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any, Generic, TypeVar, dataclass_transform
 
 T = TypeVar("T")
 
-#: Objects made and not freed before the collector looks at the youngest, and how often it does before it
-#: looks at those that stayed.
+#: Thresholds of the garbage collector: the objects made and not freed before it looks at the youngest
+#: generation, and the numbers of such looks before it looks at the next generation.
 _SELDOM = (50_000, 20, 100)
 
 
 @contextmanager
 def seldom_collected() -> Iterator[None]:
-    """While many programs are made and kept, cycles are looked for less often.
+    """Run the garbage collector less often, while many programs are made and kept.
 
-    Reference counts free nearly all of what is no longer used. Looking again and again through all that a
-    search keeps took nearly half of a player's time.
+    Reference counts free nearly everything that is no longer used. Looking for cycles in all that a search
+    keeps took nearly half of a player's time.
     """
     before = gc.get_threshold()
     gc.set_threshold(*map(max, before, _SELDOM))
@@ -53,7 +53,7 @@ def frozen(cls: type[T]) -> type[T]:
     # The names are those of the class body, as in the constructor that dataclass itself generates.
     exec(f"def __init__({', '.join(parameters)}):{body}", defaults)
     made.__init__ = defaults["__init__"]
-    # What was worked out stays behind; so do the functions that would work out a field.
+    # Pickle the fields alone: no cached values, and no functions that compute a field when it is read.
     names = [each.name for each in fields(made)]
     made.__reduce__ = lambda self: (made, tuple([getattr(self, name) for name in names]))
     found: type[T] = made
@@ -61,7 +61,7 @@ def frozen(cls: type[T]) -> type[T]:
 
 
 class lazy(Generic[T]):
-    """Works on frozen dataclasses: the value goes straight into the instance's dictionary."""
+    """A cached property for frozen dataclasses: the value goes straight into the instance's dictionary."""
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
         self.compute, self.name, self.__doc__ = compute, compute.__name__, compute.__doc__
@@ -70,13 +70,14 @@ class lazy(Generic[T]):
         self.name = name
 
     def __get__(self, instance: Any, owner: type) -> T:
-        """Asked of the class, whose instance is None: an AttributeError."""
+        """Compute and keep the value; AttributeError if asked of the class, where the instance is None."""
         value = instance.__dict__[self.name] = self.compute(instance)
         return value
 
 
 def maker(kind: type[T]) -> Callable[[tuple[Any, ...]], T]:
-    """Makes a named tuple of the plain tuple of its fields, in half the time that its constructor takes."""
+    """A function that makes a named tuple from the plain tuple of its fields, twice as fast as its
+    constructor."""
     make: Any = partial(tuple.__new__, kind)
     return make  # type: ignore[no-any-return]
 

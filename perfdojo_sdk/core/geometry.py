@@ -1,6 +1,6 @@
 """The geometry of accesses: ranges and strides of subscripts, and the scopes that accesses share.
 
-Questions that the rules of the language, the moves and the code generators ask alike.
+The rules of the language, the moves and the code generators share these functions.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from perfdojo_sdk.core.expression import AffineExpr, Expression, IndexValue, Rea
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
-#: No number that iterators take part in is larger, so that 64 bits are enough for all of them, a vector's
-#: lanes beyond the last iteration included.
+#: The largest number that may occur while a subscript, an address, a condition or an iterator's value is
+#: computed, so that 64 bits hold all of them, even those of vector lanes beyond the last iteration.
 MAX_REACH = 2**56
 
 
@@ -32,8 +32,9 @@ def guarded_bounds(
 ) -> tuple[int, int]:
     """A range of ``form`` over the iterations in which each form of ``guard`` is at least 0.
 
-    One condition is used at a time, so many times as the form has more of an iterator, or of a quotient,
-    that both have; whichever of those says most. So it does not matter how the iterators are numbered.
+    One condition at a time is subtracted from the form or added to it, as many times as it takes to cancel
+    an iterator or a quotient that both have; the tightest result counts. So it does not matter how the
+    iterators are numbered.
     """
     low, high = form.bounds(sizes)
     for condition in guard:
@@ -76,7 +77,8 @@ def index_values(value: Expression) -> Iterator[IndexValue]:
 
 
 def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[AffineExpr]:
-    """Subscripts, addresses, conditions and iterators' values on the way to which numbers are too large."""
+    """Subscripts, addresses, conditions and iterators' values that take numbers above :data:`MAX_REACH` to
+    compute."""
     largest = max(sizes, default=1)
     forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
     for access in (statement.target, *statement.reads):
@@ -105,7 +107,7 @@ def _stride_of(address: AffineExpr, level: int) -> int | None:
 
 
 def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | None:
-    """The copy in the two loops that begin with ``scope``, at ``level``, if it makes columns of rows: the
+    """The copy in the two loops that begin with ``scope``, at ``level``, if it copies rows to columns: the
     outer loop walks through neighbours of what is read, the inner one through neighbours of what is written,
     and no cell is written twice.
     """
@@ -121,7 +123,7 @@ def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | N
         return None
     if lane_stride(source, read, level + 1) in (None, 0, 1) or source is target:
         return None
-    # Rows that overlap are right in their order only.
+    # Overlapping rows are right only if they are copied in their order.
     rows_apart = lane_stride(target, write, level)
     return statement if rows_apart is not None and abs(rows_apart) >= inner.size else None
 

@@ -1,9 +1,9 @@
 """Change the middle of a game: take a move out, put it back, put another one in or in its place.
 
-Later moves are played again, each with its check. A place is a name, and moves make names; where a
-move is gone, another one may make its name anew for something else. So a later move is kept only if
-every name that it uses still comes from the move that it came from before. What is not kept is
-reported with the reason, and stays known: putting the move back brings it back too.
+Later moves are played again, each with its check. A place is a name, and moves create names; when a
+move is taken out, another one may create the same name for something else. So a later move is kept only if
+every name that it uses still comes from the same move as before. Moves that are not kept are
+reported with the reason, and remembered: putting the move back restores them too.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@ from __future__ import annotations
 #: Most threads that a call may ask for. Fewer than one counts as one.
 MAX_THREADS = 1024
 
-#: What a call returns beside 0, having written nothing.
+#: Statuses that a call returns instead of 0; it has then written nothing.
 WORKSPACE_TOO_SMALL = 1
 OTHER_PROCESSOR = 2
 TOO_MANY_THREADS = 3
 
-#: Ways to call a kernel that show what a plain call hides: name -> in words. In each of them it gives the
-#: bits of the plain call on one thread.
+#: Ways to call a kernel that show faults which a plain call hides: name -> description. In each of them a
+#: correct kernel gives the bits of a plain call on one thread.
 EXECUTIONS = {
     "guard_pages": "inaccessible pages right before and right after each array",
     "read_only": "inputs in memory that cannot be written",
@@ -33,7 +33,7 @@ EXECUTIONS = {
     "no_threads": "where no thread can be started",
 }
 
-#: Those in which C calls it, not Python.
+#: Executions in which C calls the kernel, not Python.
 HARNESSED = frozenset({"two_callers", "handed_over", "kept_for_caller"})
-#: Those for which the kernel has to be code of the process that calls it.
+#: Executions that are possible only if the kernel runs in the process that calls it.
 IN_PROCESS = HARNESSED | {"after_fork", "own_memory", "unloaded", "no_threads"}

@@ -101,7 +101,7 @@ def _round_robin(tasks: list[Task]) -> Task:
 
 
 def _randomly(state: int) -> Callable[[list[Task]], Task]:
-    """Whoever a linear congruential generator picks (Knuth's MMIX): other engines can do the same."""
+    """A choice by a linear congruential generator (Knuth's MMIX), which other engines can repeat."""
 
     def weave(tasks: list[Task]) -> Task:
         nonlocal state

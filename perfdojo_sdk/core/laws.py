@@ -1,11 +1,11 @@
 """The algebraic laws that moves declare, each with what verification and rooflines must know about it.
 
 Floats obey none of them to the last bit; ``docs/semantics.md`` says what each gives up. Integers wrap,
-so they obey the laws of every ring as they stand, and none that divides. The check of a move and the
-dependence leg ask :func:`holds`; in the random models integers are integers, so a law is one of floats there.
+so they obey the laws of every ring exactly, and no law with a division. The check of a move and the
+dependence leg ask :func:`holds`. In the random models integers are integers, so a law concerns floats there.
 
-Games and records hold a law by its text. A rounding is a law, too (:func:`.dtypes.rounding_law`): it has no
-row here, for its text says all that there is to know.
+Games and records hold a law by its text. A rounding is a law, too (:func:`.dtypes.rounding_law`); it has no
+row here, since its text holds everything that must be known about it.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Law:
     bounded_in_rows: bool = False
     """True if the numeric leg's error bound of a single row accounts for what the law changes."""
     other_terms: bool = False
-    """True if results become sums of other terms. They share what is not finite with those that are computed
-    together, no row of them can be judged alone, and the bound of a time is that of what is computed."""
+    """True if results become sums of other terms. Then results that are computed together share infinities
+    and NaN, no row can be judged alone, and the roofline is that of the final program."""
 
 
 #: Text -> law.

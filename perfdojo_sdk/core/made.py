@@ -1,7 +1,7 @@
 """The things that a move made: new ids by role, in the order of the text, and what became of old ones.
 
-The rewrite that makes a name says so here, and whoever plays the move reads it here: no one guesses how a
-name is spelled. Ids name scopes and statements; buffers have names of their own, apart from these.
+A rewrite returns the names that it makes in such a record, and whoever plays the move reads them there, so
+that nobody has to guess a name. Ids name scopes and statements; buffers have names of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Nest(NamedTuple):
 
     @staticmethod
     def of(node: Node) -> Nest:
-        """``node``, as it was just made."""
+        """The nest that starts with ``node``, which was just made."""
         scopes: list[str] = []
         while isinstance(node, Scope):
             scopes.append(node.id)
@@ -40,7 +40,7 @@ class Nest(NamedTuple):
 
 @frozen
 class Made:
-    """The things that a move made. As it stands: nothing, and every old name means what it meant.
+    """The things that a move made. This base class: nothing, and every old name means what it meant.
 
     A move that does more returns a subclass, with a field for each role.
     """
@@ -62,7 +62,7 @@ class Made:
 
     @property
     def became(self) -> Became:
-        """New ids for each old id that is gone, or stands for a part only of what it stood for."""
+        """New ids for each old id that no longer exists, or that now names only a part of its old node."""
         return {}
 
     @property
@@ -147,7 +147,7 @@ class Copied(Made):
     parts: tuple[str, ...]
     """The scopes that stand there now, in their order."""
     bodies: tuple[tuple[Scope, tuple[Scope, ...]], ...]
-    """Scopes over what stood there, and over the copies of it, node by node, in the order of the text."""
+    """Pairs of an old scope and the scopes with copies of its body, in the order of the text."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -192,7 +192,7 @@ class Merged(Made):
 
 
 def merged(gone: Scope, kept: Scope) -> Merged:
-    """A scope and all that is in it are the same as another one, node by node."""
+    """The record of a scope that became one with another scope, as did all nodes in it, one by one."""
     inside = [(old.id, new[0]) for old, new in _side_by_side(gone, (kept,))]
     return Merged(((gone.id, kept.id), *inside))
 

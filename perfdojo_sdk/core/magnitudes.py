@@ -1,8 +1,8 @@
-"""The distance from zero of the values of an array: enough, and a reciprocal cannot overflow.
+"""Proofs that the values of an array are far enough from zero for their reciprocals not to overflow.
 
-Two arguments are known. Values lie between bounds that hold whatever the inputs are: a square is not
-negative, nor is a sum of squares, and with an epsilon added it is not less than that. And a sum of
-exp(x - m) over all x of which m is the maximum has the term exp(0). NaN lies within any bounds.
+There are two kinds. One finds bounds that hold for all inputs: a square is not negative, nor is a sum of
+squares, and with an epsilon added it is not less than that. The other uses that a sum of exp(x - m) over
+all x of which m is the maximum has the term exp(0). NaN lies within any bounds.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def invertible(program: Program, reader: Statement, divisor: Access) -> bool:
 
 @dataclass
 class _Bounds:
-    """Bounds of arrays, from all that is ever written into them; an array is asked about once."""
+    """Bounds of arrays, from everything that is written into them; each array is looked at once."""
 
     program: Program
     known: dict[str, Interval] = field(default_factory=dict)
@@ -169,7 +169,8 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
 
 
 def _maximum(program: Program, array: str, element: str, reader: Spot) -> tuple[Reduction, Access] | None:
-    """The maximum of ``element`` that ``reader`` finds in ``array``, and what is read of it in each step.
+    """The maximum of ``element`` that ``reader`` finds in ``array``, and the access to an element in each
+    step.
 
     By ``max=``, or by a selection of the larger one that starts from a number below all others.
     """

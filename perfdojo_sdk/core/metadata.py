@@ -6,16 +6,16 @@ import os
 from functools import cache
 from importlib.metadata import entry_points
 
-#: Of Pydantic: which of its own plugins are left out.
+#: The environment variable of Pydantic that names its plugins to leave out.
 VARIABLE = "PYDANTIC_DISABLE_PLUGINS"
 
 
 @cache
 def spare_pydantic() -> None:
-    """Let Pydantic look for no plugins where some package's declarations are no UTF-8 text.
+    """Keep Pydantic from looking for plugins if the declarations of some package are no UTF-8 text.
 
-    It reads those of all packages when its first model is made, and fails there. Who defines a model calls
-    this before.
+    Pydantic reads those of all packages when its first model is made, and would fail. Call this before
+    defining a model.
     """
     if VARIABLE in os.environ:
         return

@@ -10,10 +10,10 @@ LONGEST_NAME = 512
 
 
 def fresh(base: str, taken: frozenset[str] | Mapping[str, object]) -> str:
-    """``base``, or the first of ``base_2``, ``base_3`` ... that nobody uses.
+    """``base``, or the first of ``base_2``, ``base_3`` ... that is not taken.
 
-    A name made of two names that were made so doubles with each move: 30 of them would fill a memory. So
-    a long one is cut, and a digest of the whole stands for the rest.
+    Some moves make a name of two others, so that 30 of them in a row would make a name that fills a memory.
+    Therefore a long name is cut, and a digest of the whole stands for the rest.
     """
     if len(base) > LONGEST_NAME:
         digest = blake2b(base.encode(), digest_size=8).hexdigest()

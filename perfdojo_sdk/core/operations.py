@@ -1,6 +1,6 @@
 """The meaning of each operation of the language: one row for each, in every domain of values.
 
-How a target spells an operation, and what it costs there, stands in ``codegen/operations.py`` under the same
+``codegen/operations.py`` has the spelling of an operation in C and its cost, under the same
 name. Nothing else lists operations by name, so a new one is a row here and a row there.
 
 The domains: IEEE floats and wrapping integers (``domains.py``), intervals (``magnitudes.py``), the random
@@ -27,13 +27,13 @@ Interval: TypeAlias = tuple[float, float]
 
 ANY: Interval = (-inf, inf)
 
-#: Error in ulp of what is rounded once: IEEE's own operations, and a function of which a target says nothing.
+#: Error in ulp of a result that is rounded once: of IEEE's operations, and of functions unless a target says.
 ROUNDED = 0.5
 
 #: Error in ulp that a target may state for a function that it approximates.
 APPROXIMATED = 2.0
 
-#: ``Meaning.moved`` of a function of one operand that never falls: its values at the ends of a range say all.
+#: ``Meaning.moved`` of a non-decreasing function of one operand: its values at the ends of a range bound it.
 ENDS = "ends"
 
 
@@ -76,11 +76,11 @@ class Meaning:
     whole: str = ""
     """On integers in C, of ``a.v`` and ``b.v`` of type ``int64_t``, wrapped later. Empty: as ``wide``."""
     error: float = ROUNDED
-    """In ulp, what a target promises that says nothing of its own; 0: the result is no rounded number."""
+    """Largest error in ulp on a target that states none; 0: the result is not rounded."""
     largest_error: float = ROUNDED
-    """In ulp, the most that a target may state: it may lower the error, never raise it."""
+    """Largest error in ulp that a target may state."""
     monotone: bool = False
-    """For floats: where an operand grows, and the result is a number, that does not fall."""
+    """For floats: if an operand grows, the result does not fall, unless it is NaN."""
     exact_on_integers: bool = False
     """For integers held in floats, the result is an integer, largest in size at the ends of the operands'
     ranges."""
@@ -95,7 +95,7 @@ class Meaning:
     accumulation: str = ""
     """The sign of a statement that combines its value so with the cell that it writes."""
     neutral: float = 0.0
-    """For an accumulation: leaves the other operand as it is; for an integer dtype, the nearest there."""
+    """For an accumulation, the value that changes no other operand; for an integer dtype, the nearest one."""
 
     def operands(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of one dtype: without the condition of a selection."""
@@ -156,7 +156,7 @@ def _complement(dtype: str) -> Callable[[int], int]:
 
 
 def _shift(shifted: Callable[[int, int], int]) -> Callable[[str], Callable[[int, int], int]]:
-    """By a count within the width; to the right, a signed number keeps its sign."""
+    """A shift by a count within the width; to the right, a signed number keeps its sign."""
 
     def of_dtype(dtype: str) -> Callable[[int, int], int]:
         def shift(a: int, count: int) -> int:
@@ -173,7 +173,7 @@ def _shift(shifted: Callable[[int, int], int]) -> Callable[[str], Callable[[int,
 
 
 def _sum_of(a: Interval, b: Interval) -> Interval:
-    """Rounding, by whatever dtype and order, takes less than a 64th of the operands."""
+    """The interval of a sum; in any dtype and order, rounding takes less than a 64th of the operands."""
     low = a[0] + b[0] - (abs(a[0]) + abs(b[0])) / 64
     high = a[1] + b[1] + (abs(a[1]) + abs(b[1])) / 64
     return (low if low == low else -inf), (high if high == high else inf)  # inf - inf is no bound
@@ -206,7 +206,7 @@ def _function(floats: Callable[[float], float], wide: str, **more: Any) -> Meani
 
 
 def _rounding(function: Callable[[float], int], wide: str) -> Meaning:
-    """To an integer, which is exact."""
+    """A rounding to an integer, whose result is exact."""
     return Meaning(
         1, FLOAT_DTYPES, _integral(function), wide=wide, moved=ENDS, error=0, largest_error=0, monotone=True
     )
@@ -324,7 +324,7 @@ INFIX: Mapping[str, tuple[str, int]] = {
     name: meaning.infix for name, meaning in OPERATIONS.items() if meaning.infix
 }
 
-#: How a statement may combine its value with the cell it writes: operation -> the sign in text.
+#: Operations by which a statement may combine its value with the cell it writes -> the sign in text.
 ACCUMULATIONS: Mapping[str, str] = {
     name: meaning.accumulation for name, meaning in OPERATIONS.items() if meaning.accumulation
 }

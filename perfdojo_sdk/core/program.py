@@ -71,8 +71,8 @@ def _enter(
     sizes: tuple[int, ...],
     add: Callable[[LocatedNode], None],
 ) -> None:
-    """Called for every program of every game. Not a function inside :func:`places_in`, which would hold
-    itself and all that it has found until the collector comes by."""
+    """Give ``nodes`` and all in them to ``add``. A function inside :func:`places_in` would keep itself, and
+    all that it found, until the garbage collector runs; this is called for every program of every game."""
     for k, node in enumerate(nodes):
         here = (*path, k)
         add(_new_place((node, here, above, sizes)))
@@ -199,13 +199,14 @@ class Program:
 
     @lazy
     def answers(self) -> dict[Hashable, Any]:
-        """The answers that :meth:`once` keeps, by question. They go with the program."""
+        """The answers that :meth:`once` keeps, by question; they live as long as the program."""
         return {}
 
     def once(self, question: Hashable, work: Callable[[], T]) -> T:
-        """``work()``, done once for ``question``: everything that the answer depends on beside the program.
+        """The result of ``work()``, which is called once for each ``question``.
 
-        Players ask the same again and again of the program that they are at. The answer is never changed.
+        The question holds everything that the answer depends on beside the program. Players ask the same
+        questions about a program many times. Do not change an answer.
         """
         if question not in self.answers:
             self.answers[question] = work()
@@ -285,7 +286,7 @@ class Program:
         consumed: int = 1,
         buffer: Buffer | None = None,
     ) -> Program:
-        """Like :meth:`replaced`, by somebody who knows the scopes above ``path``; ``buffer`` is new."""
+        """Like :meth:`replaced`, for callers that know the scopes above ``path``; ``buffer`` is new."""
         if above:
             nodes, consumed = enclosed(above, path[1:], nodes, consumed), 1
         k = path[0]
@@ -294,7 +295,7 @@ class Program:
 
     def with_body(self, body: tuple[Node, ...]) -> Program:
         new = Program(self.name, self.inputs, self.outputs, self.buffers, body)
-        # The tree does not change the storage: hand over what is known about it.
+        # The storage stays the same, so the new program takes over what is known about it.
         known = new.__dict__
         known["top"], known["buffer_of"] = self.top, self.buffer_of
         return new
@@ -305,7 +306,7 @@ class Program:
         buffers = (*self.buffers[:k], new, *self.buffers[k + 1 :])
         program = Program(self.name, self.inputs, self.outputs, buffers, self.body)
         known = program.__dict__
-        # Its name makes a buffer's line unlike all others.
+        # A buffer's line is unique, since its name is.
         known["top"] = self.top.replace(f"\n{self.buffers[k].text}\n", f"\n{new.text}\n", 1)
         known["tree_lines"], known["occurrences"] = self.tree_lines, self.occurrences
         known["buffer_of"] = {**self.buffer_of, **dict.fromkeys(new.arrays, new)}

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.storage import Buffer
 
 
 class Spot(NamedTuple):
-    """A statement and what is around it."""
+    """A statement and its surroundings."""
 
     statement: Statement
     path: Path
@@ -119,7 +119,7 @@ def _number(digits: Sequence[AffineExpr]) -> tuple[AffineExpr, int] | None:
 def _solve(written: AffineExpr, read: AffineExpr, known: dict[int, AffineExpr]) -> dict[int, AffineExpr]:
     """Forms for the unknown levels of one subscript: a number in a mixed radix, digit by digit.
 
-    Only a proposal: whoever asks has to put it in.
+    This is only a proposal: the caller has to substitute the forms and compare.
     """
     unknown = sorted(
         [(c, level) for level, c in written.terms if level not in known], key=lambda t: -abs(t[0])

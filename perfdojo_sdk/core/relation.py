@@ -33,7 +33,7 @@ class Joined:
 
 @dataclass(frozen=True)
 class Definition:
-    """A new plain assignment; whoever reads its target sees its value (a copy, when it is a read)."""
+    """A new plain assignment; a read of its target sees its value (a copy, if the value is an access)."""
 
 
 @dataclass(frozen=True)

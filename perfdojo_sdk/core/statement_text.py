@@ -33,8 +33,8 @@ from perfdojo_sdk.core.tokens import Line, Token
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
 
-#: Most operations one inside the other; a sum of n terms is n - 1 of them. Everything that walks an
-#: expression may call itself that often.
+#: Most operations one inside the other; a sum of n terms is n - 1 of them. It bounds the recursion of all
+#: functions that walk an expression.
 MAX_HEIGHT = 128
 
 Tree = TypeVar("Tree")

@@ -68,7 +68,7 @@ class Quotient:
         return 0, self.divisor - 1
 
     def reach(self, sizes: Sequence[int]) -> int:
-        """No number on the way to any of the values is larger than this, whatever its sign."""
+        """A bound on the size of every number that occurs while a value is computed."""
         return max(self.dividend.reach(sizes), self.divisor)
 
 
@@ -92,8 +92,8 @@ class AffineExpr:
     def of(coefficients: Mapping[int, int], constant: int = 0, quotients: Quotients = ()) -> AffineExpr:
         """The form with these coefficients; equal affine forms are one object as a rule.
 
-        Moves make the same few forms again and again; what a form has worked out (its text, its
-        coefficients) is then there already.
+        Moves make the same few forms many times; sharing one object also shares what it has computed
+        (its text, its coefficients).
         """
         if quotients:
             found, whole = _collected(quotients)
@@ -206,8 +206,8 @@ class AffineExpr:
         return low, high
 
     def reach(self, sizes: Sequence[int]) -> int:
-        """No number on the way to any of the values is larger than this, whatever its sign and in whatever
-        order terms are added: products, sums, what is divided and by what."""
+        """A bound on the size of every number that occurs while a value is computed, in whatever order terms
+        are added: products, sums, dividends and divisors."""
         total = abs(self.constant)
         largest = 0
         for level, coefficient in self.terms:
@@ -258,7 +258,7 @@ def _collected(quotients: Quotients) -> tuple[Quotients, AffineExpr | None]:
     return tuple(sorted([i for i in total.items() if i[1]], key=lambda item: item[0].text)), whole
 
 
-#: Of an item of coefficients by level.
+#: The coefficient of a (level, coefficient) pair.
 _COEFFICIENT = itemgetter(1)
 
 _FORMS: dict[tuple[int, tuple[tuple[int, int], ...]], AffineExpr] = {}

@@ -111,7 +111,7 @@ _EXACTLY = Legal()
 
 
 class Checked(NamedTuple):
-    """A legal move, with the facts that its rewrite goes on with."""
+    """A legal move, with the facts for its rewrite."""
 
     facts: Any
     legal: Legal
@@ -136,10 +136,10 @@ _PLACES: Mapping[str, tuple[type, ...]] = {
 
 
 class Transformation(ABC):
-    """One kind of move. Subclasses hold no state; all of them is in these attributes and methods.
+    """One kind of move. A subclass defines these attributes and methods, and holds no state.
 
     The class docstring is the documentation page: a sentence, then ``before:`` and ``after:``. A move that
-    needs no facts beyond its site is written with it in their place; others are :class:`Analysed`.
+    needs no facts beyond its site takes the site in their place; others inherit :class:`Analysed`.
     """
 
     name: ClassVar[str]
@@ -160,9 +160,10 @@ class Transformation(ABC):
         """Moves worth checking on this program; the check decides."""
 
     def analyse(self, site: Site) -> Any:
-        """The facts about a site, or a :class:`Refusal` of a place of the wrong kind. As it stands: the site.
+        """The facts about a site, or a :class:`Refusal` of a place of the wrong kind; by default, the site.
 
-        Nothing that protects meaning is refused here, for a mutant has to do without it.
+        An analysis must not refuse what could make a result wrong: a mutant leaves out a requirement, and
+        cannot leave out the analysis.
         """
         return site
 
@@ -176,7 +177,7 @@ class Transformation(ABC):
     def relation(self, facts: Any, result: Program, /) -> Relation:
         """The origin of each statement instance of ``result``; made only when verifying.
 
-        As it stands: the same statements with the same iterators, in another order or storage.
+        By default, the same statements with the same iterators, in another order or storage.
         """
         return {}
 
@@ -282,7 +283,7 @@ class Analysed(Transformation, Generic[F]):
 LegalityCheck: TypeAlias = Callable[[Program, Move, Program, Dialect], str | Objection | None]
 """A plugin's veto: (before, move, after, dialect) -> the reason to refuse, or None.
 
-One with an attribute ``requirements`` tells with it which requirements its objections may name.
+Its attribute ``requirements``, if there is one, lists the requirements that its objections may hold.
 """
 
 _VETO = Requirement[Any](

@@ -118,8 +118,8 @@ def target_violations(
 ) -> Iterator[Violation]:
     """Violations of locations and lanes by the statements at ``places``, which are in program order.
 
-    For moves that put such statements into a program, with plain scopes and buffers: what else there is
-    to break, no use of elements that others use can break.
+    For moves that put such statements into a program, with plain scopes and buffers: the statements use
+    elements that others use, so they can break no other rule.
     """
     found = [o for place in places for o in _occurrences(place)]
     buffer_of = program.buffer_of

@@ -1,4 +1,4 @@
-"""Words of what is said to people."""
+"""Sentences for people: counted things, and words filled into a sentence."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Outcome(NamedTuple):
     """c/T of the program; 0 where it has no time."""
     time: Time
     done: bool
-    """The game is over: stopped, or as long as it may get."""
+    """True if the game is over: it was stopped, or has the most moves allowed."""
 
 
 @dataclass
@@ -144,7 +144,7 @@ class Environment:
         return {"game": self.game.as_json(), "done": self.done}
 
     def restore(self, plugins: Plugins, state: Mapping[str, Any]) -> None:
-        """Take over a state that :meth:`state` gave; its moves are checked one by one.
+        """Restore a state that :meth:`state` returned; its moves are checked one by one.
 
         :class:`StateError` when it is of another kernel or target, :class:`MoveError` when a move no longer
         applies.
@@ -193,8 +193,8 @@ def open_environment(
 def kernel_of(plugins: Plugins, target: Target, words: str) -> Kernel:
     """The kernel that ``words`` name for a target.
 
-    A bare name means the target's own size of it: of its default list, the kernel of that name, or else
-    the first one that ends so (``softmax`` is ``dsoftmax`` for a target that prefixes its dtypes).
+    A name without sizes stands for the kernel of that name in the target's default list, or else the first
+    one whose name ends with it (``softmax`` is ``dsoftmax`` for a target that prefixes its dtypes).
     """
     operators, lists = plugins.operators_for(target), target.capabilities.selections
     if words.isidentifier():

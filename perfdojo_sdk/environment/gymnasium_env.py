@@ -31,7 +31,7 @@ from perfdojo_sdk.environment.environment import (
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
 Observation = dict[str, Any]
-#: What moves may change, in the words of the command line.
+#: Name on the command line -> the most that moves may change.
 MOST = {
     "exact": Kind.EXACT,
     "reassociate": Kind.REASSOCIATES,
@@ -111,7 +111,8 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
         else:
             outcome = self.game.step(offered[number - 1].move if number else None)
             reward, self.stopped = outcome.reward, number == 0
-        # Stopping ends the game; so many moves only end the episode, and whoever goes on is told so again.
+        # Stopping ends the game; the limit of moves only ends the episode, and further steps report that
+        # again.
         truncated = outcome.done and not self.stopped
         info = {**self._info(outcome), "illegal": True} if illegal else self._info(outcome)
         return self._observation(), reward, self.stopped, truncated, info
@@ -132,7 +133,7 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
     # -- copies ------------------------------------------------------------------------------
 
     def __deepcopy__(self, memo: dict[int, Any]) -> KernelEnv:
-        """Another episode in the same state; what is known of programs and times is shared."""
+        """Another episode in the same state, which shares known programs and times."""
         twin = copy.copy(self)
         twin.game = self.game.fork()
         for name in ("action_space", "observation_space", "_np_random"):

@@ -1,8 +1,8 @@
 """Players on the same kernels, with several seeds each, and the best time after each evaluation.
 
-All of them see the same figures: a program is evaluated once, whoever proposes it first, and so the luck of
-a timing favours nobody. Where times are measured, one run follows the other. Where they are simulated or
-estimated nobody disturbs anybody, and runs are played side by side, in processes that share the records.
+All players get the same times: a program is evaluated once, whoever proposes it first, so that chance in a
+timing favours none. If times are measured, runs follow one another. If they are simulated or estimated, runs
+do not disturb each other, and are played in parallel, in processes that share the records.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from perfdojo_sdk.search.strategies import play_out
 from perfdojo_sdk.store.candidates import CandidateLog, Proposer
 from perfdojo_sdk.store.database import Records
 
-#: An option that says where a file is; another one holds its digest, and what is found depends on that.
+#: Options with the path of a file; results depend on its digest, which is in another option.
 PLACES = ("agent",)
-#: Times of these kinds are the same, whatever else runs on the machine.
+#: Provenances of times that do not depend on what else runs on the machine.
 UNDISTURBED = ("simulated", "estimated")
 
 
 @dataclass(frozen=True)
 class Player:
-    """One of those who play."""
+    """One player of a contest."""
 
     title: str
     search: str
@@ -135,7 +135,7 @@ def chosen(words: str, plugins: Plugins, target: Target) -> tuple[Kernel, ...]:
 def among(players: Sequence[Player], titles: Sequence[str]) -> tuple[Player, ...]:
     """The players with these titles, in the players' order; without titles all players.
 
-    :class:`DojoError` when somebody has a title that no player has.
+    :class:`DojoError` for a title that no player has.
     """
     by_title = {player.title.lower(): player for player in players}
     for title in titles:
@@ -193,7 +193,7 @@ class KernelEvaluators:
     def play(self, entry: Entry, until: float | None = None) -> dict[str, Any]:
         """One run, as JSON values: ``best_s``, ``cpu_s`` and ``thinking_s`` (see :func:`hold`).
 
-        :class:`TimeIsUp` when the clock has come to ``until``.
+        :class:`TimeIsUp` when the time ``until`` is reached.
         """
 
         def in_time() -> None:
@@ -225,7 +225,7 @@ class KernelEvaluators:
         return {"best_s": best, "cpu_s": round(whole, 3), "thinking_s": round(max(0, whole - evaluating), 3)}
 
     def _evaluator(self, kernel: str, proposer: Proposer) -> Evaluator:
-        """The kernel's evaluator, at the beginning of somebody's search."""
+        """The kernel's evaluator, at the beginning of a search."""
         evaluator = self.evaluators[kernel]
         evaluator.conditions = replace(evaluator.conditions, proposer=proposer)
         evaluator.tally = Tally()
@@ -241,20 +241,20 @@ def _processor_s() -> float:
 
 
 class TimeIsUp(Exception):
-    """A run was not played to its end. Never leaves this module."""
+    """Raised when a run cannot be played to its end in time; caught in this module."""
 
 
 def _runs(
     table: KernelEvaluators, entries: Sequence[Entry], jobs: int, until: float | None
 ) -> Iterator[tuple[Entry, dict[str, Any]]]:
-    """Play all, so many at a time, and hand out each as soon as it is over; none that is not over in time."""
+    """Play all entries, several at a time; yields each run as soon as it is over, if that is in time."""
     if jobs <= 1 or "fork" not in multiprocessing.get_all_start_methods():
         try:
             yield from ((entry, table.play(entry, until)) for entry in entries)
         except TimeIsUp:
             pass
         return
-    # A fork knows the very same plugins, also those that no other process could find again.
+    # A fork has the same plugins, even those that another process could not find.
     context = multiprocessing.get_context("fork")
     start = (table, os.getpid())
     with ProcessPoolExecutor(jobs, context, initializer=_begin, initargs=start) as pool:
@@ -263,7 +263,7 @@ def _runs(
             for run in as_completed(runs):
                 try:
                     yield runs[run], run.result()
-                except TimeIsUp:  # those that have not begun say so at once
+                except TimeIsUp:  # runs that have not begun raise this at once
                     pass
         except BrokenProcessPool as error:
             raise DojoError(

@@ -28,7 +28,7 @@ QUICK = Size("softmax[64,128]", 30, 3)
 
 
 def convergence(request: ExperimentRequest) -> ExperimentResult:
-    """Play all, and draw the median and the quartiles of the best time so far."""
+    """Play all runs, and draw the median and the quartiles of the best time so far."""
     players = among(PLAYERS, request.players)
     names = [player.title for player in players]
     size = QUICK if request.quick else WHOLE

@@ -63,7 +63,7 @@ def lines(data: Data, panel: Data, names: Sequence[str], marks: Sequence[int]) -
 
 
 def seeds(data: Data, panel: Data, names: Sequence[str]) -> str:
-    """Over how many seeds a median is; players without chance have one run and do not count."""
+    """The number of seeds behind a median, in words; players without chance have one run and do not count."""
     played = sorted({len(panel["best_s"][name]) for name in names})
     least, most = min(played[0], data["seeds"]), min(played[-1], data["seeds"])
     return number_of(most, "seeds") if least == most else f"{least} to {most} seeds"
@@ -85,7 +85,7 @@ def draw(figure: Any, data: Data, names: Sequence[str], levels: Mapping[str, Map
         at = range(1, data["evaluations"] + 1)
         for name in names:
             low, middle, high = spread(data, panel, name) * 1e6
-            if not np.isfinite(middle).any():  # it has not played yet, or nothing ran
+            if not np.isfinite(middle).any():  # the player has no time yet
                 continue
             [line] = axes.plot(at, middle, label=name)
             axes.fill_between(at, low, high, alpha=0.2, color=line.get_color(), linewidth=0)

@@ -126,7 +126,7 @@ def _kernels(request: ExperimentRequest, plugins: Plugins, target: Target) -> tu
 
 
 def expert_s(panel: Mapping[str, Any]) -> float | None:
-    """The time of what the target's expert plays; None when it has none, or nothing of that ran."""
+    """The time of the expert's best game; None if the target has no expert, or none of its games ran."""
     best = [run for run in panel["best_s"][EXPERT.title] if run]
     return best[0][-1] if best else None
 
@@ -173,7 +173,7 @@ def as_text(data: Mapping[str, Any], names: list[str], marks: list[int]) -> str:
 
 
 def _cell(mean: Mapping[str, Any] | None, kernels: int) -> str:
-    """A mean; with how many kernels it is of, when others have more."""
+    """A mean, with the number of kernels behind it if others have more."""
     if mean is None:
         return f"{'-':>12}"
     of = "" if mean["kernels"] == kernels else f" ({mean['kernels']})"

@@ -16,7 +16,7 @@ from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.store.reading import json_of
 from perfdojo_sdk.store.records import sha256
 
-#: More than any experiment writes.
+#: Largest file that is read; no experiment writes as much.
 MAX_BYTES = 256 << 20
 
 

@@ -1,4 +1,4 @@
-"""The paper's figure 10: what each move of a game played by hand does to the time.
+"""The paper's figure 10: the time after each move of a game that was played by hand.
 
 The game is a target's own, so its plugin brings the experiment and calls :func:`along`.
 """
@@ -18,7 +18,7 @@ from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins
 
-#: A change of the time below this part of it is none: timings of one program differ by as much.
+#: A relative change of the time below this counts as none: timings of one program differ by as much.
 SAME = 0.05
 
 

@@ -1,8 +1,8 @@
 """The paper's figures 11, 12 and 14: our kernels beside other systems.
 
-Each system runs in a process of its own, and they take turns. Those that are not installed are named, with
-what installs them. Where the target is not this machine (a simulator, say), there is nothing to race with:
-its figures stand alone, since figures of two kinds are never mixed.
+Each system runs in a process of its own, and they take turns. Systems that are not installed are listed, with
+the command that installs them. If the target is not this machine (for example, a simulator), other systems
+are left out, since figures of two provenances are never compared.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _table_3(request: ExperimentRequest) -> str:
 
 
 def learned(request: ExperimentRequest) -> ExperimentResult:
-    """Figure 14: what the agent finds without any pass, beside the expert, PyTorch and TVM.
+    """Figure 14: the agent's results without any pass, beside the expert, PyTorch and TVM.
 
     On the operators of Table 3, or on the target's own list where it has one. It begins with the agent
     that the request names, or as a search of ``tune`` does.
@@ -134,7 +134,7 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
         wanted = list(kernels.values())
         try:
             built = build_library(plugins, target, wanted, folder, settings, lines, place=records)
-        except _OutOfTime:  # what is finished is on record, and is not searched for again
+        except _OutOfTime:  # finished kernels are recorded, and are not searched again
             ready = [kernel for kernel in wanted if kernel.name in lines.done]
             late = [kernel for kernel in wanted if kernel.name not in lines.done]
             failed.update({f"{column}, {titles[kernel.name]}": "the time was up" for kernel in late})
@@ -163,11 +163,11 @@ def _figure(request: ExperimentRequest, plan: Plan) -> ExperimentResult:
 
 
 class _OutOfTime(Exception):
-    """The next kernel is not begun. Never leaves this module."""
+    """Raised before a kernel for which there is no time; caught in this module."""
 
 
 class _Lines(Observer):
-    """A line for each kernel that is built; no kernel begins once the clock has come to ``until``."""
+    """Prints a line for each kernel that is built; no kernel begins after the time ``until``."""
 
     def __init__(self, request: ExperimentRequest, until: float | None) -> None:
         self.request, self.until = request, until
@@ -269,7 +269,7 @@ def _entries(
 
 
 def _alone(kernels: Mapping[str, Kernel], manifests: Libraries, found: _Found) -> None:
-    """Our own figures, with the initial program's."""
+    """Take the times of our own kernels, and of their initial programs, from the manifests."""
     for column, (_, manifest) in manifests.items():
         for entry in manifest.kernels:
             initial, final = entry.timing.initial, entry.timing.final

@@ -1,7 +1,7 @@
-"""Optional abilities: protocols for what an object of a plugin may do beside what its type demands.
+"""Optional abilities: protocols for what an object of a plugin can do beyond its type.
 
-:func:`ability` is the one way to ask for one. An object that stands around another one is a :class:`Wrapper`,
-and has exactly the abilities of what it holds: one that it knows nothing of it passes on as it is.
+:func:`ability` is the only way to ask for one. An object that wraps another one is a :class:`Wrapper`,
+and has exactly the abilities of the wrapped object: it passes on those that it does not know unchanged.
 """
 
 from __future__ import annotations
@@ -167,10 +167,10 @@ ABILITIES: tuple[Declared, ...] = (
 
 
 def ability(one: object, asked: Callable[..., A]) -> A | None:
-    """The object as one that has the ability ``asked``, a protocol of this module; None where it has not.
+    """The object typed as the ability ``asked``, a protocol of this module; None if it does not have it.
 
-    It may be another object than ``one``: of a :class:`Wrapper`, it is what the wrapper gives for it. (The
-    parameter is typed as a callable because a type checker takes no protocol for a ``type[A]``.)
+    It may be another object than ``one``: a :class:`Wrapper` chooses the object for each ability. (The
+    parameter is typed as a callable because a type checker accepts no protocol as a ``type[A]``.)
     """
     if isinstance(one, Wrapper):
         held = ability(one.inside, asked)
@@ -179,15 +179,15 @@ def ability(one: object, asked: Callable[..., A]) -> A | None:
 
 
 class Wrapper(ABC):
-    """An object that stands around another one of its kind: a guard, an observer, a cache.
+    """An object that wraps another one of its kind: a guard, an observer, a cache.
 
-    It may add to an ability of what it holds (:meth:`able`); it can neither hide one nor invent one.
+    It may extend an ability of the wrapped object (:meth:`able`); it can neither hide nor add one.
     """
 
     @property
     @abstractmethod
     def inside(self) -> object:
-        """The object that it stands around."""
+        """The wrapped object."""
 
     @abstractmethod
     def around(self, inside: Any) -> Any:

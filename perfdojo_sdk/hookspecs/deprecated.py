@@ -1,8 +1,8 @@
 """Old forms: hooks and arguments that an earlier version of the contract replaced.
 
-A plugin that is written for a version which has them works as before; a :class:`PluginDeprecation` warning
-names the plugin and what to use instead. For a plugin of a later version they do not exist. While the major
-version is 0, an entry goes when the last version that has it is not served any more.
+A plugin that is written for a version with these forms works as before; a :class:`PluginDeprecation` warning
+names the plugin and the replacement. For a plugin of a later version they do not exist. While the major
+version is 0, an entry is removed when the last version that has it is no longer supported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Players of the game: each proposes games, and is told how fast they came out.
+"""Players of the game: each proposes games, and is told their times.
 
-A *strategy* is the recipe, registered once; a *player* is one search in progress. Whoever runs the
-search compiles, verifies and measures; a player only thinks. The same task, seed and results lead to
+A *strategy* is a kind of search, registered once; a *player* is one search in progress. The caller
+compiles, verifies and measures; a player only proposes. The same task, seed and results lead to
 the same proposals, and a player that is started again from its own state goes on as if it had never
 stopped.
 """
@@ -30,7 +30,7 @@ class SearchTask:
     target: Target
     """The target, with the figures of the machine at hand."""
     seed: int = 0
-    """The only source of chance."""
+    """The seed of all random choices."""
     most: Kind = Kind.DECLARED_LAW
     """The most that a move may change; proposals beyond it are not evaluated."""
     expert: HeuristicPass | None = field(default=None, repr=False)
@@ -40,7 +40,7 @@ class SearchTask:
     options: Mapping[str, str] = field(default_factory=dict)
     """The user's options for this kind of search, for example the file of a trained agent."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Plugin -> version and hash, of those who have a say over the target."""
+    """Plugin -> version and hash, for those that contribute to the target."""
 
 
 @dataclass(frozen=True)

@@ -30,15 +30,15 @@ class Observer(Protocol):
 
     @property
     def name(self) -> str:
-        """Stands before each of its figures: observer ``power`` adds ``power.joules``."""
+        """The prefix of its figures: observer ``power`` adds ``power.joules``."""
         ...
 
     def before(self, artifact: Artifact, request: RunRequest) -> object:
-        """The run begins; whatever this returns is handed to :meth:`after`."""
+        """Called before a run; the result is passed to :meth:`after`."""
         ...
 
     def after(self, before: object, measurement: Measurement) -> Mapping[str, float]:
-        """The run is over: figure -> value. Not called when it failed."""
+        """Called after a run that did not fail; returns figure -> value."""
         ...
 
 
@@ -56,7 +56,7 @@ class Probe:
     why: str = ""
     """The reason, when it is missing."""
     remedy: str = ""
-    """The cure; best a command."""
+    """The remedy; preferably a command."""
     required: bool = True
     """True if the target cannot run here without it."""
 
@@ -120,7 +120,7 @@ class Simulator(Protocol):
     """
 
     def simulate(self, program: Path, *, trace: bool = False, max_cycles: int | None = None) -> SimulatedRun:
-        """Run a file of assembly or machine code. What it does wrong is a DojoError with its place."""
+        """Run a file of assembly or machine code. A fault of the program is a DojoError with its place."""
         ...
 
 
@@ -180,23 +180,23 @@ class ExperimentRequest:
     """The settings of a run of an experiment."""
 
     folder: Path
-    """Exists; for every file that the experiment writes."""
+    """An existing folder for every file that the experiment writes."""
     quick: bool = False
-    """Minutes instead of hours, at the price of wider error bars or fewer points."""
+    """True for minutes instead of hours, with wider error bars or fewer points."""
     target: str = "best"
-    """A target's name, or ``best``. An experiment about one target takes no notice."""
+    """A target's name, or ``best``. An experiment about one target ignores it."""
     kernels: str = ""
-    """A selection instead of the experiment's own kernels, where it has any."""
+    """A selection that replaces the experiment's own kernels, if it has any."""
     evaluations: int | None = None
     """Evaluations of each search in it, instead of the experiment's own number."""
     progress: Callable[[str], None] = field(default=lambda line: None, repr=False)
-    """Tells the person who waits how far it is."""
+    """Shows a line of progress to the user."""
     agent: Path | None = None
     """The file of a trained agent, for experiments whose searches can play with one."""
     seconds: float | None = None
-    """Most time for what takes long, where an experiment can stop, show what it has, and go on later."""
+    """Most time for long experiments, which then stop, show their results so far, and can go on later."""
     players: tuple[str, ...] = ()
-    """Titles: who plays beside the expert, where several play; none named: everybody."""
+    """Titles of the players beside the expert, if there are several; empty: all of them."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: (major, minor) of this contract; docs/guide/versions.md says which plugins go with which SDK.
 API_VERSION = (0, 3)
-#: Whether this version is still open: until it is closed, a release may add to it and change what it added.
+#: True until this version is closed: a release may still add to it, and change what it added.
 PROVISIONAL = True
 
 PROJECT = "perfdojo"

@@ -90,11 +90,11 @@ class LocationFile(Strict):
     copy_out_only: bool = False
     """It is written, then copied to another array, and nothing else (a window with a store of its own)."""
     fetch_ahead: bool = False
-    """Filling it also asks for what the next iteration of the outermost scope will fill it with."""
+    """Filling it also prefetches what the next iteration of the outermost scope will fill it with."""
     lead_bytes: int = Field(0, ge=0)
-    """Copying between it and memory also asks for the memory this many bytes further on."""
+    """Copying between it and memory also prefetches the memory this many bytes further on."""
     second_cache: bool = False
-    """Memory that is asked for in that way goes into the second cache, and not into the first."""
+    """Prefetched memory goes into the second-level cache, and not into the first."""
     past_caches: bool = False
     """Copies out of it to memory bypass the caches."""
     max_bytes: int | None = Field(None, ge=1)
@@ -166,8 +166,8 @@ class MachineFigures(Strict):
     """True when the figures were measured on this device."""
 
     def at_best(self, other: MachineFigures) -> MachineFigures:
-        """The higher figure of each speed: what a device was once seen to do, it can do. Measured figures
-        and a target file's are not mixed: these stay as they are."""
+        """The higher figure of each speed: a device can do what it did once. Measured figures
+        and those of a target file are not mixed: then the figures stay as they are."""
         if self.calibrated != other.calibrated:
             return self
         return MachineFigures.model_validate(_higher(self.model_dump(), other.model_dump()))

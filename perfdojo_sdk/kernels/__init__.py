@@ -1,1 +1,1 @@
-"""Kernels: operators as builders of initial programs, and the words that select them."""
+"""Kernels: operators as builders of initial programs, and the syntax that selects them."""

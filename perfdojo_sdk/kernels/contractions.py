@@ -1,4 +1,4 @@
-"""Operators whose arithmetic outweighs their data: products of matrices and their kin."""
+"""Operators with much arithmetic for their data: products of matrices, convolutions, gated layers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The built-in operators: from sizes to the program that a person would write first.
+"""The built-in operators: builders from sizes to the program that a person would write first.
 
 Every builder gives the *initial* form: one nest per statement, nothing fused, nothing reused, in
-the order of the formula. All of them are registered by the hook that a vendor's are. Here stand
-those that memory bounds; ``contractions.py`` holds the others. The default sizes are those of the
+the order of the formula. They are registered by the same hook as a vendor's operators. This module has
+those that are bound by memory, ``contractions.py`` the others. The default sizes are those of the
 paper's Table 3.
 """
 

@@ -42,7 +42,7 @@ _SIZE = re.compile(rf"\s*(?:(?P<name>[A-Za-z_]\w*)\s*=\s*)?(?P<size>\d{{1,{_MOST
 
 
 class SelectionError(DojoError):
-    """A selection of kernels that cannot be read, or asks for what does not exist."""
+    """A selection of kernels that is malformed, or names something that does not exist."""
 
 
 #: Most characters of a name that is made from shapes.
@@ -86,12 +86,12 @@ InputKey: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
 
 
 def input_key(kernel: Kernel) -> InputKey:
-    """Shapes and dtypes of all inputs: by them, a call finds its kernel among those of one operator."""
+    """Shapes and dtypes of all inputs, which select the kernel for a call of an operator."""
     return tuple((i.shape, i.dtype) for i in kernel.inputs)
 
 
 def named_in_full(kernel: Kernel) -> Kernel:
-    """The kernel with all inputs in its name, where the short name is that of another one."""
+    """The kernel with all inputs in its name, if another kernel has the short name."""
     dtype = _dtype(kernel.program)
     shapes = [_shape(i.shape) + ("" if i.dtype == dtype else i.dtype) for i in kernel.inputs]
     name = "_".join([kernel.operator, *shapes, dtype])
@@ -120,7 +120,7 @@ def instantiate(operator: Operator, sizes: Sequence[int], dialect: Dialect = COR
 
 
 def _build(operator: Operator, sizes: Sequence[int], dialect: Dialect) -> Program:
-    """Run a plugin's builder; whatever it does wrong becomes an error that names the operator."""
+    """Run a plugin's builder; any fault becomes an error that names the operator."""
     hint = f"report it to the plugin that brings {operator.name}"
     try:
         text = operator.build(*sizes)
@@ -164,7 +164,7 @@ def usage(operator: Operator) -> str:
     return f"{operator.name}[{','.join(p.name for p in operator.parameters)}]"
 
 
-#: The list of a target that stands for no selection at all.
+#: The name of a target's list that is used without a selection.
 DEFAULT = "default"
 
 
@@ -215,7 +215,7 @@ def default_selection(
 
 
 def _refuse_ambiguous(kernels: Iterable[Kernel]) -> None:
-    """A library finds a kernel by operator and input shapes, so these must tell kernels apart."""
+    """Raise if two kernels have one operator and the same input shapes, by which a library finds a kernel."""
     seen: dict[tuple[object, ...], Kernel] = {}
     for kernel in kernels:
         key = (kernel.operator, *input_key(kernel))
@@ -268,7 +268,7 @@ def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
 
 
 def _items(text: str) -> Iterator[tuple[str, str | None]]:
-    """(name, what stands in its brackets) of each item."""
+    """(name, text in its brackets or None) of each item."""
     text = text.strip().rstrip(",").rstrip()
     position = 0
     while position < len(text):

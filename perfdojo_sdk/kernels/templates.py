@@ -30,7 +30,7 @@ def operator(
 
 
 class Template:
-    """A builder that fills sizes into a text. A class, so that operators pickle."""
+    """A builder that fills sizes into a text. It is a class so that operators can be pickled."""
 
     def __init__(self, text: str, names: tuple[str, ...]) -> None:
         self.text, self.names = text, names
@@ -41,7 +41,8 @@ class Template:
 
 
 def _value(formula: str, sizes: Mapping[str, int]) -> int:
-    """The value of a formula; ProgramError PD-K003 when it is no size, as for a filter beyond its image."""
+    """The value of a formula; ProgramError PD-K003 when it is no valid size, for example if a filter is
+    larger than its image."""
     total = 0
     for sign, product in _TERM.findall(formula):
         factors = (int(f) if f.isdigit() else sizes[f] for f in product.split("*"))

@@ -1,13 +1,14 @@
-"""A library: verified kernels as sources, a header, a shared object and a manifest that tells how.
+"""A library: verified kernels as sources, a header, a shared object and a manifest that describes them.
 
 From text to shared object, control passes in one direction:
 
 - :mod:`.build`: all kernels, one after the other; :mod:`.settings` and :mod:`.context` are its data.
 - :mod:`.builder`: one kernel. :mod:`.tuning` lets a player propose games, and :mod:`.evaluation` answers with
   times; :mod:`.ranking` says which game is tried first, and :mod:`.suspicion` which times are not believed;
-  :mod:`.accepting` has it verified (:mod:`.verification`) and records it.
-- :mod:`.running`: generator, compiler and runner, as all of these call them.
-- :mod:`.existing`: what a library there holds already; :mod:`.package` and :mod:`.manifest`: the new one.
+  :mod:`.accepting` verifies it (:mod:`.verification`) and records it.
+- :mod:`.running`: calls of generator, compiler and runner, for all of these.
+- :mod:`.existing`: the library that is in the folder already.
+- :mod:`.package` and :mod:`.manifest`: the new library.
 
-Whoever uses a library needs :mod:`.loader` alone.
+To use a library, :mod:`.loader` alone is enough.
 """

@@ -35,7 +35,8 @@ class Found:
 
 
 def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
-    """Time, doubt and verify an attempt that ran; :class:`Rejected` with the first thing that is wrong."""
+    """Time an attempt that ran, check that its time is plausible, and verify it; :class:`Rejected` with the
+    first fault."""
     attempt, bound = plausible(work, _with_outputs(work, attempt))
     assert attempt.artifact is not None and attempt.source is not None and attempt.measured is not None
     work.stage("verifying")
@@ -64,11 +65,11 @@ def restored(context: BuildContext, kernel: Kernel, record: KernelRecord) -> Fou
 def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
     """The attempt with the figures and results that ship; :class:`Rejected` when it does not run.
 
-    Where only the runner is at fault that there is no time, it is run once for its results.
+    If there is no time and only the runner is at fault, it runs once for its results.
     """
     first = attempt.measured
     if first is not None and (first.outputs is None or first.details.get("stopped")):
-        attempt = timed_again(attempt, work.time)  # that was a first look, or a race
+        attempt = timed_again(attempt, work.time)  # its time is from a first look or a race
     if attempt.measured is not None:
         return attempt
     if not attempt.untimed or attempt.artifact is None:
@@ -133,7 +134,7 @@ def record_of(
 
 
 def output_sha256(measured: Measurement) -> str | None:
-    """Over the outputs' names, shapes and bits; None where a time was estimated and nothing computed."""
+    """Hash of the outputs' names, shapes and bits; None if the time is estimated and nothing was computed."""
     if measured.outputs is None and measured.provenance == "estimated":
         return None
     digest = hashlib.sha256()
@@ -143,7 +144,7 @@ def output_sha256(measured: Measurement) -> str | None:
 
 
 def source_sha256(source: KernelSource) -> str:
-    """Over everything that the compiler sees."""
+    """Hash of everything that the compiler sees."""
     parts = [
         source.symbol,
         source.language,

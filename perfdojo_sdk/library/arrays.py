@@ -1,6 +1,6 @@
-"""Arrays at the border to C: what callers pass becomes a view that a kernel may use, or an error.
+"""Arrays that are passed to C: each argument becomes a view that a kernel may use, or is an error.
 
-Nothing is copied or converted. NumPy arrays, and whatever speaks ``__array_interface__`` or
+Nothing is copied or converted. NumPy arrays, and objects with ``__array_interface__`` or
 DLPack on the CPU (PyTorch tensors among them), are accepted when shape, dtype and strides are
 exactly the kernel's.
 """
@@ -73,7 +73,7 @@ def writable_view(value: Any, name: str) -> Array:
 
 
 def check_layout(array: Array, name: str) -> None:
-    """C order, no gaps, aligned to its elements, the machine's byte order."""
+    """Raise unless an array has C order, no gaps, alignment to its elements and the machine's byte order."""
     if not array.flags.c_contiguous:
         what = f"{name} has strides {array.strides} bytes, expected an array in C order without gaps"
         raise ArgumentValueError("PD-L012", what, hint="pass numpy.ascontiguousarray of it")
@@ -83,7 +83,7 @@ def check_layout(array: Array, name: str) -> None:
 
 
 def refuse_overlap(outputs: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:
-    """An output shares no memory with an input, the workspace or another output."""
+    """Raise if an output shares memory with an input, the workspace or another output."""
     for k, (name, output) in enumerate(outputs):
         for other_name, other in (*others, *outputs[:k]):
             if np.may_share_memory(output, other):

@@ -1,4 +1,4 @@
-"""A program on its way into a library: how far it came, and in words why not farther."""
+"""Attempts: programs on their way into a library, with the step that failed and the reason in words."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from perfdojo_sdk.measure.answer import at_fault
 
 
 class Rejected(Exception):
-    """A candidate does not enter the library, and why. Never leaves this package."""
+    """Raised with the reason when a candidate does not enter the library; caught within this package."""
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """A program on its way: as far as it came, and why not farther."""
+    """A program on its way into a library: its source, artifact and measurement, as far as it got, and the
+    failure that stopped it."""
 
     trace: Trace
     source: KernelSource | None = None
@@ -32,7 +33,7 @@ class Attempt:
 
     @property
     def untimed(self) -> bool:
-        """True when it compiled, and all that is wrong is that the runner gave no figure."""
+        """True when it compiled, and its only fault is that the runner gave no time."""
         return self.artifact is not None and self.measured is None and at_fault(self.reason)
 
     @property
@@ -46,7 +47,7 @@ class Attempt:
 
 
 def median(attempt: Attempt) -> float:
-    """Seconds; infinite for what did not run."""
+    """The median time in seconds; infinite if the attempt did not run."""
     return attempt.measured.median if attempt.measured else float("inf")
 
 

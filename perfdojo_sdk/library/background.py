@@ -1,7 +1,7 @@
-"""One call in a process of its own, beside what this process does meanwhile.
+"""A call in a child process, while this process goes on.
 
-Two cores verify faster than one, and what is written in Python shares one core otherwise. The process is
-a copy of this one, so nothing but the result has to be sent.
+Verification in Python would use one core only; with a child process it uses two. The child is a fork of
+this process, so only the result has to be sent.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _KINDNESS_S = 2.0
 
 @contextmanager
 def in_background(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
-    """Start ``work`` in a process of its own; what it gives is a function that waits for the result.
+    """Start ``work`` in a child process; yields a function that waits for its result.
 
-    Where the process fails or none can be had, that function does the work itself, here, so that errors
-    come as if there were no process. Leaving the block ends the process.
+    If the child fails or cannot be started, that function does the work itself, in this process, so that
+    errors are raised as without a child. Leaving the block ends the child.
     """
     reading, writing = os.pipe()
-    # No signal may raise in the child before it is ready to leave: it would go on as a second parent.
+    # No signal may raise in the child before _work_and_leave handles it: it would run on as a second parent.
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     try:
         child = os.fork()
@@ -52,7 +52,7 @@ def in_background(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
 
 
 def _end(child: int) -> None:
-    """First in kindness: what the child has started and put on disk goes with it."""
+    """End the child: with SIGTERM first, so that it ends its own children and removes its files."""
     deadline = time.monotonic() + _KINDNESS_S
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGTERM)
@@ -65,15 +65,15 @@ def _end(child: int) -> None:
 
 
 def _work_and_leave(work: Callable[[], T], writing: int, blocked: Iterable[int]) -> None:
-    """The child's life: no handlers, no output and no clean-up of the parent's, but of its own.
+    """Do the child's work and exit, without the parent's signal handlers, output and clean-up.
 
-    It begins with signals blocked; ``blocked`` are those that stay so.
+    It starts with signals blocked; those in ``blocked`` stay so.
     """
     status = 1
     try:
         try:
             signal.signal(signal.SIGTERM, _unwind)
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears of it too, and ends this process
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
             with open(writing, "wb") as results:
                 results.write(pickle.dumps(work()))

@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
 
 RECORDS, TUNED, LOCK = "records.sqlite", "tuned", ".lock"
-#: What is written in a library's folder by others than :func:`package`, which looks at each step itself.
+#: Files in a library's folder that are written outside of :func:`package`, which checks for links itself.
 _NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
 
 
 class Observer:
-    """Hears how far a build is; override what is of interest."""
+    """A listener to the progress of a build; override the methods of interest."""
 
     def started(self, kernel: Kernel, number: int, count: int) -> None:
         """Kernel ``number`` (from 1) of ``count`` begins."""
@@ -106,16 +106,16 @@ def build_library(
     force: bool = False,
     start_over: bool = False,
 ) -> BuildResult:
-    """Build ``kernels`` for ``target`` into ``directory``, beside what a library there holds already.
+    """Build ``kernels`` for ``target`` into ``directory``, and keep the other kernels of a library there.
 
-    A kernel that is there is replaced by one that is not slower, or by any with ``force``; with
-    ``start_over``, what is not among ``kernels`` goes.
+    An existing kernel is replaced by one that is not slower, or by any with ``force``; with
+    ``start_over``, existing kernels that are not among ``kernels`` are removed.
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
-    ``place``: of the records, a file or a URL; by default a file in ``directory``.
-    ``make_builder``: where kernels are built, by default on this machine.
+    ``place``: the file or URL of the records; by default a file in ``directory``.
+    ``make_builder``: decides where kernels are built, by default on this machine.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
-    not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; what was
-    finished is kept.
+    not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
+    kernels are kept.
     """
     if not kernels:
         raise NothingFoundError("PD-K007", "there is no kernel to build", hint="see: perfdojo-sdk kernels")
@@ -124,7 +124,7 @@ def build_library(
     from perfdojo_sdk.store.database import Records
 
     with exclusive(directory), ExitStack() as opened:
-        # Before there are records: in a folder that is refused, none are left.
+        # Before the records are opened, so that none are left in a folder that is refused.
         existing = (
             ExistingLibrary(directory, None) if start_over else existing_library(directory, target.name)
         )
@@ -228,7 +228,7 @@ def _one(
 
 
 def _no_folder(directory: Path) -> str:
-    """The thing that is there in a folder's place, in words; empty when nothing else is."""
+    """The thing in the place of a folder, in words; empty if a folder or nothing is there."""
     if not os.path.lexists(directory) or directory.is_dir():
         return ""
     return "it is a link that leads nowhere" if directory.is_symlink() else "it is a file, not a folder"

@@ -1,11 +1,11 @@
 """One kernel from its initial program to a verified, measured record, or to a reason why not.
 
-A strategy plays, by default the target's expert; whatever it plays must pass the three legs of verification
-on the compiled code. When it does not, or is slower, the initial program takes its place and the record says
-so: a library never stays empty because a player went wrong.
+A strategy plays, by default the target's expert, and its games must pass the three legs of verification on
+the compiled code. If they do not, or are slower, the initial program takes their place and the record says
+so: a faulty player never leaves a library empty.
 
-Passes and searches go the same way: :mod:`.tuning` lets them propose, :mod:`.evaluation` answers,
-:mod:`.ranking` says whose turn it is, :mod:`.accepting` verifies and records.
+Passes and searches take the same steps: :mod:`.tuning` lets them propose, :mod:`.evaluation` gives times,
+:mod:`.ranking` orders the games, :mod:`.accepting` verifies and records.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from perfdojo_sdk.store.candidates import CandidateLog
 S = TypeVar("S")
 T = TypeVar("T")
 
-#: Stages of the evaluator -> what whoever watches is told.
+#: Stage of the evaluator -> the stage that a watcher is told.
 _SAID = {"compile": "compiling", "measure": "measuring"}
 
 
 class Watch(tuning.Watch, Protocol):
-    """Hears how far one kernel is."""
+    """A listener to the progress of one kernel."""
 
     def stage(self, kernel: Kernel, stage: str) -> None: ...
 
@@ -49,7 +49,7 @@ class Builder(Protocol):
     def context(self) -> BuildContext: ...
 
     def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
-        """``work`` for each of ``items``, which calls :meth:`build`: as many at a time as can be."""
+        """The results of ``work``, which calls :meth:`build`, for ``items``: as many at once as possible."""
         ...
 
     def build(
@@ -61,8 +61,7 @@ class Builder(Protocol):
     ) -> Found:
         """Find, measure and verify; :class:`Rejected` when not even the initial program passes.
 
-        ``store`` and ``session`` are for searches that explore. What plugins did wrong meanwhile is in the
-        record.
+        ``store`` and ``session`` are for searches that explore. The record holds faults of plugins.
         """
         ...
 
@@ -165,8 +164,8 @@ def _explored(
 ) -> list[Attempt]:
     """The finalists of a search, evaluated among few.
 
-    They are the last few champions and, where the search began with them, the expert's games: a bad
-    moment may have thrown the best of these out.
+    They are the last few champions and, if the search began with them, the expert's games: the best of
+    these may have been discarded for a time that a busy machine disturbed.
     """
     work.stage("searching")
     context, kernel = work.context, work.kernel
@@ -182,7 +181,7 @@ def _explored(
 
 
 def _expert_games(work: KernelWork) -> Sequence[Trace]:
-    """The games of the target's expert; none where it fails, which the search has said already."""
+    """The games of the target's expert; none if it fails, which the search has reported already."""
     task = work.context.task(work.kernel)
     try:
         return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
@@ -191,7 +190,7 @@ def _expert_games(work: KernelWork) -> Sequence[Trace]:
 
 
 def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Found:
-    """The first, the fastest before others, that passes verification; :class:`Rejected` when none does."""
+    """The first attempt, in order of time, that passes verification; :class:`Rejected` when none does."""
     order = ranked(work, attempts, initial)
     if not order[0].trace.steps and any(attempt.measured for attempt in attempts):
         work.notes.append("the initial program is kept: what the search found is slower")

@@ -1,7 +1,7 @@
 """Everything that building kernels for one target needs, looked up once and never changed.
 
-A context is data. Who builds (:mod:`.builder`), searches (:mod:`.tuning`) or packages (:mod:`.package`) is
-given one, and keeps what changes to itself.
+A context is data. The modules that build (:mod:`.builder`), search (:mod:`.tuning`) and package
+(:mod:`.package`) take one, and keep their changing state themselves.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class BuildContext:
         )
 
     def task(self, kernel: Kernel) -> SearchTask:
-        """The kernel as a player is given it."""
+        """The task that a player gets for the kernel."""
         return SearchTask(
             kernel.program,
             self.rules,

@@ -1,12 +1,12 @@
 """Evaluation: from games that a player proposes to their times, or to the reasons why they have none.
 
-The one pipeline of passes and searches. Whatever is proposed is refused, or generated, compiled beside others
-and timed; a program that was evaluated before is looked up, never measured again.
+Passes and searches share this pipeline. A proposed game is refused, or its code is generated, compiled in
+parallel with others and timed; a program that was evaluated before is looked up, and not measured again.
 
-A pass proposes a few games: they are timed in turns, and kept with their code. A search proposes many
-(:class:`Conditions` say so): they are timed one after the other, and given up as soon as they cannot win. One
-that seems to be the fastest has to win a second time, in a race with the fastest so far, and to pass
-verification, before it takes that place. Whatever happens to it is a record.
+A pass proposes a few games: they are timed in turns, and kept with their code. A search proposes many (see
+``Conditions.few``): they are timed one after the other, and a run stops as soon as its game cannot win. A
+game that seems to be the fastest has to win a race with the fastest so far, and to pass verification, before
+it becomes the champion. Every outcome is recorded.
 """
 
 from __future__ import annotations
@@ -55,31 +55,33 @@ from perfdojo_sdk.store.candidates import (
 )
 from perfdojo_sdk.store.records import RecordKey, sha256
 
-#: So many kernels share a child and take turns there, where games are few and the runner can.
+#: Most kernels that take turns in one child process, if games are few and the runner can do that.
 TOGETHER = 12
-#: A call slower than this many times the fastest game's is the last one.
+#: A run stops after a call that is slower than this many times the fastest game's.
 HOPELESS = 4.0
-#: A first call may wake threads and fill caches: what is faster than this, in seconds, is never hopeless.
+#: A call faster than this, in seconds, never stops a run: a first call may wake threads and fill caches.
 WAKING_S = 0.02
-#: As long as nothing was timed to the end, a call that takes longer than this, in seconds, is the only one:
-#: the initial program's naive loops may take long, and nobody will run them.
+#: Until a game was timed to the end, a run stops after a call that takes longer than this, in seconds: the
+#: naive loops of the initial program may be very slow, and their exact time does not matter.
 SLOW_S = 0.25
-#: A new time within this factor of the champion's leads to a race: from one process to the next a busy
-#: machine may differ by more.
+#: A new time within this factor of the champion's leads to a race, since times of a busy machine may differ
+#: by more than that from process to process.
 NEAR = 1.1
-#: Timed calls of each in a race, however long they take,
+#: Least timed calls of each kernel in a race.
 RACE_CALLS = 10
-#: so many where the challenger's first time was this many times the champion's: luck is no such help,
+#: Least calls if the challenger's first time was below this fraction of the champion's: chance explains no
+#: such difference.
 CLEAR_CALLS, CLEAR = 3, 0.8
-#: and what its time must be of the champion's, where times are measured: luck decides closer races.
+#: The fraction of the champion's time that the challenger must stay below, if times are measured: chance
+#: decides closer races.
 AHEAD = 0.99
-#: Seconds that any run may take beside a few times what the fastest game's took.
+#: Seconds that any run may take in addition to a few times the duration of the fastest game's run.
 SLACK_S = 5.0
-#: Failures that say nothing about the program, so that it is tried again next time.
+#: Failures that the program did not cause, so that it is tried again next time.
 PASSING = frozenset({"device"})
-#: How a game is refused: its moves change too much, whatever its program is.
+#: Reasons to refuse a game because its moves change too much; another game may reach the same program.
 TOO_MUCH = frozenset({f"it {kind.label}" for kind in Kind})
-#: Runs in a row that find no device before it counts as gone.
+#: Consecutive runs without a device after which it counts as gone.
 DEVICE_GONE = 10
 
 LEGS: tuple[Check, ...] = ("exact", "dependence", "numeric")
@@ -110,13 +112,13 @@ class Conditions:
     helpers: Helpers | None = field(default=None, repr=False)
     """Compilers of other machines."""
     few: bool = False
-    """True where few games come: each is timed with the others in turns, and kept with its code. Else each is
-    timed for itself, and races with the fastest so far where it comes near."""
+    """True for a few games: they are timed in turns, and kept with their code. Otherwise each is timed alone,
+    and races with the fastest so far if it comes near."""
 
 
 @dataclass(frozen=True)
 class Champion:
-    """The fastest game so far: it ran twice and passed what was asked of it."""
+    """The fastest game so far: it won a race and passed verification."""
 
     game: Trace
     artifact: Artifact = field(repr=False)
@@ -134,7 +136,7 @@ class Tally:
     failures: Counter[str] = field(default_factory=Counter)
     """By reason."""
     messages: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Reason and first line of what was said."""
+    """(Reason, first line of the message) -> count."""
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Wall time by stage: propose, compile, measure, verify."""
 
@@ -161,7 +163,7 @@ class _Task:
     artifact: Artifact | None = None
     result: Timed | Failed | None = None
     new: bool = True
-    """Measured now, or failed now; not looked up."""
+    """True if it was measured or failed now, and was not looked up."""
     propose_s: float | None = None
     compile_s: float | None = None
     measure_s: float | None = None
@@ -172,7 +174,7 @@ class _Task:
 
 
 class DeviceGone(Exception):
-    """Nothing can be measured any more; the words say what the runner said."""
+    """Raised with the runner's words when nothing can be measured any more."""
 
 
 class Evaluator:
@@ -186,27 +188,27 @@ class Evaluator:
         spent: StageTimes | None = None,
         begins: Callable[[str], None] = lambda stage: None,
     ) -> None:
-        """``spent`` and ``begins`` hear of the stages, too: ``compile``, ``measure``, ``verify``."""
+        """``spent`` and ``begins`` are told the stages, too: ``compile``, ``measure``, ``verify``."""
         self.conditions, self.store, self.verify = conditions, store, verify
         self.spent, self.begins = spent or StageTimes(), begins
         self.champions: list[Champion] = []
         """Each faster than the one before it."""
         self.kept: dict[str, Attempt] = {}
-        """Attempts that were not refused, where games are few: digest of a program's text -> the attempt."""
+        """Attempts that were not refused, if games are few: digest of a program's text -> the attempt."""
         self.tally = Tally()
         self.refused: list[str] = []
         """Reasons why games were not even compiled, each once."""
         self.known: dict[str, Timed | Failed] = {}
-        """Digest of a program's text -> what became of it."""
+        """Digest of a program's text -> its time or failure."""
         self._run_s = 0.0
         """Duration of the champion's run as a whole."""
         self._least_s: float | None = None
-        """The least time of any run, those that were cut included."""
+        """The shortest time of any run, including those that were stopped."""
         self._missing = 0
         self._propose_s: float | None = None
 
     def thought(self, seconds: float) -> None:
-        """Each of the games that come next took its player so long."""
+        """Note the seconds that the player took for each of the next games."""
         self._propose_s = seconds
 
     @property
@@ -214,7 +216,7 @@ class Evaluator:
         return self.champions[-1] if self.champions else None
 
     def evaluate(self, games: Sequence[Trace]) -> list[Evaluation]:
-        """The outcome of each; :class:`DeviceGone` when the runner finds its device no more."""
+        """The outcome of each game; :class:`DeviceGone` when the runner no longer finds its device."""
         tasks = [self._started(game) for game in games]
         self._compile(tasks)
         if self.conditions.few:
@@ -260,7 +262,7 @@ class Evaluator:
 
     @staticmethod
     def digest(game: Trace) -> str:
-        """Digest of a game's last program, under which what became of it is known."""
+        """Digest of a game's last program, the key of its outcome."""
         return sha256(game.program.text)
 
     def has_timed(self, game: Trace) -> bool:
@@ -275,16 +277,17 @@ class Evaluator:
         return known
 
     def _look_up(self, task: _Task) -> Timed | Failed | None:
-        """The outcome of the same program before, if it would be the same now."""
+        """The earlier outcome of the same program, unless it may be another one now."""
         known = self._known(task.game, task.digest)
         passing = isinstance(known, Failed) and (known.reason in PASSING or known.detail in TOO_MUCH)
         return None if passing else known
 
     def _promising(self, result: Timed, slack: float = 1.0) -> bool:
-        """True when a time, if it holds, makes a new champion. A figure beats only figures of its kind."""
+        """True when a time, if it is confirmed, makes a new champion. Only times of one provenance
+        compare."""
         champion = self.champion
         if self.conditions.few:
-            return False  # nobody is champion before all are timed at length
+            return False  # there is no champion before all games have their final timing
         if champion is None:
             return not result.cut
         same = result.timing.provenance == champion.provenance
@@ -292,14 +295,14 @@ class Evaluator:
 
     @property
     def _slack(self) -> float:
-        """The factor over the champion's time up to which a race may say the opposite of a first time."""
+        """The factor of the champion's time up to which a game may still win in a race."""
         races = takes_turns(self.conditions.runner)
         return NEAR if races and self.champion and self.champion.provenance == "measured" else 1.0
 
     # -- compiling -----------------------------------------------------------------------------
 
     def _compile(self, tasks: Sequence[_Task]) -> None:
-        """Compile what is not known, each program once, as many at a time as there are workers."""
+        """Compile programs without a known outcome, each once, with all workers."""
         wanted: dict[str, _Task] = {}
         for task in tasks:
             if task.result is None and task.digest not in wanted:
@@ -315,7 +318,7 @@ class Evaluator:
         if not wanted:
             return
         with self._on("compile"), ThreadPoolExecutor(workers) as pool:
-            # Generators are limited in time best in this thread.
+            # Generators run in this thread, where their time can be limited.
             for task in wanted.values():
                 self._generate(task)
             made = [(task, pool.submit(self._made, task)) for task in wanted.values() if task.source]
@@ -348,8 +351,8 @@ class Evaluator:
     def _time_few(self, tasks: Sequence[_Task]) -> None:
         """Short timings, to tell who is near the fastest; one call for who is slow before anything is known.
 
-        Where the runner can, a few share a child and take turns: the arrays are made once, and a busy moment
-        hits none alone.
+        If the runner can, a few share a child process and take turns: arrays are made once, and a busy moment
+        of the machine slows down all of them.
         """
         runner, request = self.conditions.runner, self.conditions.request
         ready = [(task, task.artifact) for task in tasks if task.artifact is not None]
@@ -368,7 +371,7 @@ class Evaluator:
                     self._note_time(task.result)
 
     def _keep(self, task: _Task, found: Measurement | Failure) -> None:
-        """Remember what became of one of few games."""
+        """Keep the attempt of a game, if games are few."""
         if self.conditions.few:
             attempt = Attempt(task.game, task.source, task.artifact)
             self.kept[task.digest] = attempt.timed(found)
@@ -378,7 +381,7 @@ class Evaluator:
     def _settle(self, task: _Task) -> None:
         """Bring a task to its result, and record it."""
         if task.result is None and task.artifact is None:
-            # An equal program stood before it in the same round.
+            # An equal program came before it in the same round.
             task.result, task.new = self.known[task.digest], False
             return
         if task.result is None:
@@ -422,7 +425,8 @@ class Evaluator:
             raise DeviceGone(result.detail)
 
     def _challenge(self, task: _Task, artifact: Artifact, first: Timed) -> None:
-        """A second run, in a race with the champion; then verification; then it is the champion."""
+        """Run a game again, in a race with the champion, and verify it; if it passes, it is the new
+        champion."""
         with self._on("measure"):
             begin = time.perf_counter()
             again, to_beat_s = self._race(artifact, first)
@@ -451,8 +455,8 @@ class Evaluator:
     def _race(self, artifact: Artifact, first: Timed) -> tuple[Measurement | Failure, float | None]:
         """The challenger's second run, and the time that it has to beat.
 
-        Where the runner can, both run in turns, so that they see the same weather, and the winner once
-        more with all checks; else the champion's time of before has to do.
+        If the runner can, both run in turns, under the same conditions, and the challenger once more, with
+        all checks, if it wins. Otherwise its time is compared with the champion's earlier one.
         """
         champion, runner, request = self.champion, self.conditions.runner, self._request()
         if champion is None or not takes_turns(runner):
@@ -480,10 +484,10 @@ class Evaluator:
         return ours, to_beat_s
 
     def _record(self, task: _Task) -> None:
-        """Keep what became of a program, unless it was kept before or is none of this kernel's.
+        """Record the outcome of a program, unless it is recorded or belongs to another kernel.
 
-        A game that was refused says nothing about its program, which other moves may reach: what is known
-        about that stays.
+        A refused game says nothing about its program, which other moves may reach, so it does not change the
+        program's outcome.
         """
         result = task.result
         assert result is not None

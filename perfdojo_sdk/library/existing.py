@@ -1,7 +1,7 @@
-"""The fate of the kernels that a library has already when another build writes into its folder.
+"""The kernels of an existing library when another build writes into its folder: they are kept or replaced.
 
-A kernel that nobody asked about stays. One that was built anew takes the place of the one that is there when
-it is not slower, both timed in turns; or when that one computes something else, or does not run any more.
+A kernel that the build was not asked for stays. A new kernel replaces the old one of its name if it is not
+slower, both timed in turns; or if the old one computes something else, or does not run any more.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfdojo_sdk.measure.answer import at_fault
 from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
 from perfdojo_sdk.store.records import KernelRecord
 
-#: Turns of each, where a runner times one kernel after the other.
+#: Turns of each kernel if the runner times one after the other.
 TURNS = 3
 
 START_OVER = "--replace starts the library over; or choose another folder with --output"
@@ -45,8 +45,8 @@ class ExistingLibrary:
         return {entry.name: entry for entry in self.manifest.kernels} if self.manifest else {}
 
     def called(self, kernels: Sequence[Kernel]) -> list[Kernel]:
-        """``kernels`` by the names of this library: what takes the same inputs has the same name, and what
-        takes others has one of its own."""
+        """``kernels`` with names that fit this library: the library's name for a kernel with the same inputs,
+        and a name of its own for one with other inputs."""
         names = {_entry_key(entry): entry.name for entry in self.entries.values()}
         taken = set(names.values())
         found = []
@@ -64,7 +64,7 @@ class ExistingLibrary:
 def existing_library(directory: Path, target: str) -> ExistingLibrary:
     """The library in ``directory``, if any; :class:`LibraryError` when it is for another target.
 
-    So it is where its manifest cannot be read: a newer SDK, or another moment, may know what its kernels are.
+    An unreadable manifest is an error, too: a newer SDK, or a later attempt, may be able to read it.
     """
     if not os.path.lexists(directory / FILE):
         return ExistingLibrary(directory, None)
@@ -80,7 +80,7 @@ def existing_library(directory: Path, target: str) -> ExistingLibrary:
 
 @dataclass(frozen=True)
 class Merged:
-    """The kernels that a library will hold, and a word on each of which there is something to say."""
+    """The kernels that a library will hold, and remarks on some of them."""
 
     kernels: tuple[Found, ...]
     fates: Mapping[str, str]
@@ -91,8 +91,8 @@ def merge(
 ) -> Merged:
     """The existing kernels and those that were ``built``, each once.
 
-    ``force``: what was built takes the place of what is there in any case. :class:`LibraryError` when a
-    kernel that nobody asked about cannot be kept; then nothing was written.
+    ``force``: built kernels replace existing ones in any case. :class:`LibraryError` when a kernel that the
+    build was not asked for cannot be kept; then nothing was written.
     """
     new = {found.kernel.name: found for found in built}
     kernels: dict[str, Found] = {}
@@ -123,7 +123,8 @@ def _kernel(context: BuildContext, existing: ExistingLibrary, entry: KernelEntry
 
 
 def _kept(builder: Builder, existing: ExistingLibrary, entry: KernelEntry, watch: Watch) -> Found:
-    """A kernel that nobody asked about: as it is, or verified and timed again where conditions changed."""
+    """A kernel that the build was not asked for: unchanged, or verified and timed again if conditions
+    changed."""
     try:
         kernel, trace = _kernel(builder.context, existing, entry)
         return _as_it_is(builder.context, existing, entry, kernel, trace) or builder.again(
@@ -140,7 +141,8 @@ def _kept(builder: Builder, existing: ExistingLibrary, entry: KernelEntry, watch
 def _as_it_is(
     context: BuildContext, existing: ExistingLibrary, entry: KernelEntry, kernel: Kernel, trace: Trace
 ) -> Found | None:
-    """The kernel as its manifest has it; None where the code, or what a time depends on, is another now."""
+    """The kernel as its manifest has it; None if its code, or anything that its time depends on, has
+    changed."""
     manifest = existing.manifest
     source = generated(context.generator, trace, kernel.symbol)
     if manifest is None or isinstance(source, Failure) or not entry.verification.passed:
@@ -172,7 +174,7 @@ def _as_it_is(
 def _better(
     builder: Builder, existing: ExistingLibrary, entry: KernelEntry, found: Found, watch: Watch
 ) -> tuple[Found, str]:
-    """Whichever of two kernels of one name is not slower, and why."""
+    """The new kernel if it is not slower than the existing one of its name, else that one; and the reason."""
     context = builder.context
     try:
         kernel, trace = _kernel(context, existing, entry)
@@ -204,8 +206,8 @@ def _better(
 
 
 def _ratio(context: BuildContext, old: Artifact | Failure, new: Artifact | Failure) -> Ratio | Failure | None:
-    """The new one's time over the old one's, timed in turns; why there is none, or None where that is because
-    the old one does not run."""
+    """The new kernel's time over the old one's, timed in turns; a failure if there is none, or None if the
+    old kernel does not run."""
     if isinstance(old, Failure):
         return None
     if isinstance(new, Failure):

@@ -1,4 +1,4 @@
-"""Call a library's kernels from Python on arrays of a GPU; what a target adds is its driver."""
+"""Call a library's kernels from Python on arrays of a GPU; a target adds the calls of its driver."""
 
 from __future__ import annotations
 

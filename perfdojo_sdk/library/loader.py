@@ -80,8 +80,8 @@ _loading = threading.Lock()
 def _code(content: bytes, name: str) -> ctypes.CDLL:
     """The code in ``content``, once for each content; OSError where it does not load.
 
-    The system knows code by name and inode of its file, and would give what it loaded from there before. So
-    these very bytes, which are those that the manifest describes, are loaded from a file of their own.
+    The system identifies code by the name and inode of its file, and would return code that it loaded from
+    there before. So exactly these bytes, which the manifest describes, are loaded from a file of their own.
     """
     digest = sha256(content)
     with _loading:
@@ -91,7 +91,8 @@ def _code(content: bytes, name: str) -> ctypes.CDLL:
 
 
 def _loaded_from_memory(content: bytes, name: str) -> ctypes.CDLL:
-    """Through a file in memory, which stays open, as its name must not come again; else a temporary one."""
+    """Load code from a file in memory, which stays open so that its name is not reused; or, if there is none,
+    from a temporary file."""
     try:
         memory = os.memfd_create(name, os.MFD_CLOEXEC)
     except (AttributeError, OSError):
@@ -113,7 +114,7 @@ def _loaded_from_disk(content: bytes) -> ctypes.CDLL:
 
 
 def _check_machine(manifest: Manifest) -> None:
-    """Refuse what would end in an illegal instruction."""
+    """Refuse a library whose code would end in an illegal instruction on this processor."""
     here = platform.machine()
     missing = sorted(frozenset(manifest.cpu_flags) - machine().flags)
     if here != manifest.machine:
@@ -143,7 +144,7 @@ def _check_kind(manifest: Manifest) -> None:
 
 
 class Library:
-    """The operators of a library as attributes; :attr:`manifest` tells all about them."""
+    """A library with its operators as attributes; :attr:`manifest` describes them."""
 
     def __init__(self, directory: Path, manifest: Manifest, code: ctypes.CDLL) -> None:
         self.directory, self.manifest = directory, manifest

@@ -1,4 +1,4 @@
-"""The manifest: what a library holds, how each kernel was found, verified and measured.
+"""The manifest of a library: its files and kernels, and how each kernel was found, verified and measured.
 
 ``manifest.json`` is the last file that a build writes and the first that a reader trusts. It is
 hostile until validated: names are identifiers, paths stay inside the folder, files have hashes.
@@ -24,7 +24,7 @@ from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 FILE = "manifest.json"
 SCHEMA = 2
 MAX_FILE_BYTES = 64 << 20
-#: Of any other file of a library.
+#: Largest size of any other file of a library.
 MAX_ARTEFACT_BYTES = 1 << 30
 
 Identifier = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=256)]
@@ -69,7 +69,8 @@ class KernelTiming(Strict):
     final: Timing | None
     bound: RooflineBound | None
     suspect: str = ""
-    """The reason why the final time is not believed, being too good; it claims nothing then. Empty: it is."""
+    """The reason why the final time is too good to be believed; no speed-up is computed from it then. Empty
+    if it is believed."""
 
     @property
     def speed_up(self) -> float | None:

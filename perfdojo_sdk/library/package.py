@@ -1,6 +1,6 @@
-"""Write a library's folder: sources, programs, traces, what the packager made, and the manifest.
+"""Write a library's folder: sources, programs, traces, the packager's files, and the manifest.
 
-Each file is complete or absent, the manifest comes last, and its hashes bind the others; so an
+Each file is complete or absent, the manifest comes last, and holds hashes of the others; so an
 interrupted build leaves the old library, or one that a reader refuses, never a mixture.
 """
 
@@ -39,7 +39,7 @@ from perfdojo_sdk.library.manifest import (
 from perfdojo_sdk.store.records import sha256
 from perfdojo_sdk.store.traces import first_error
 
-#: Packaged kernels that are checked at a time: nothing is timed, but each needs its arrays.
+#: Packaged kernels that are checked at a time. Nothing is timed, but each needs memory for its arrays.
 AT_ONCE = 3
 
 
@@ -77,7 +77,7 @@ def package(context: BuildContext, kernels: Sequence[Found], directory: Path) ->
 def differing(context: BuildContext, found: Found, content: bytes, kind: str) -> str:
     """The reason why the kernel inside the packaged file does not give the verified bits; "" when it does.
 
-    One that was not computed at its size has to have the estimate of the one that was verified.
+    If the kernel was not computed at its size, its estimated time must be that of the verified one.
     """
     artifact = Artifact(found.source.symbol, found.source.inputs, found.source.outputs, kind, content)
     computed, expected = found.record.output_sha256 is not None, found.record.final
@@ -93,13 +93,13 @@ def differing(context: BuildContext, found: Found, content: bytes, kind: str) ->
 
 
 def _pack(context: BuildContext, kernels: Sequence[Packable]) -> Package:
-    """The package of the target's packager; whatever that does wrong is an error that names it."""
+    """The package of the target's packager; a fault of the packager is an error that names it."""
     packager = context.plugins.packager(context.target) or CPackager()
     try:
         made = packager.package(f"perfdojo_{context.target.name}", kernels, context.runner)
     except DojoError:
         raise
-    except Exception as error:  # a plugin's code, or what the kernels bring
+    except Exception as error:  # in a plugin's code
         raise _unpackable(type(packager).__name__, f"{type(error).__name__}: {error}") from error
     if isinstance(made, Failure):
         raise LibraryError("PD-L023", "the library does not link", why=made.detail)
@@ -172,9 +172,9 @@ def _listed(directory: Path) -> tuple[Artefact, ...]:
 
 
 def _delete(directory: Path, artefact: Artefact) -> None:
-    """Take away what an earlier build wrote: the file in the folder that the manifest describes, or nothing.
+    """Delete a file of an earlier build, if it is still the one that the manifest describes.
 
-    The manifest may be anybody's, so it is no leave to delete what is not of its making.
+    The manifest may come from anybody, so it must not make the build delete other files.
     """
     if "/" not in artefact.path:
         return

@@ -1,4 +1,5 @@
-"""Attempts in the order in which they may enter a library: who is fastest, beyond luck and beyond doubt."""
+"""The order in which attempts may enter a library: the fastest first, by times that chance does not
+explain."""
 
 from __future__ import annotations
 
@@ -11,21 +12,21 @@ from perfdojo_sdk.library.suspicion import believable_first
 from perfdojo_sdk.library.work import KernelWork
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 
-#: So many of the fastest games of a search are timed at length, and the expert's own beside them,
+#: Number of the fastest games of a search that get a long timing, besides the expert's own.
 FINALISTS = 4
-#: if they came within this factor of the fastest.
+#: Games get a long timing if they came within this factor of the fastest.
 CLOSE = 1.25
-#: What took so many times as long at length as at first sight met a busy machine.
+#: If the long timing is this many times the first time, the machine was busy, and it is repeated.
 BUSY = 1.05
-#: How often at most that is tried: a busy moment may last for seconds.
+#: Most long timings of one game: a busy moment may last for seconds.
 PATIENCE = 4
 
 
 def ranked(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> list[Attempt]:
     """``attempts`` and the initial program, the best first; those without a figure come last.
 
-    Those close to the fastest are timed at length; the initial program is among them where its time is of
-    the same kind. A figure that is not believed ranks nothing.
+    Those close to the fastest get a long timing; the initial program is among them if its time has the same
+    provenance. A time that is not believed does not count.
     """
     order = [*attempts, initial]
     if any(attempt.measured for attempt in attempts):
@@ -38,10 +39,10 @@ def ranked(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> l
 
 
 def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
-    """Fastest first; those close to it are timed at length, in turns where the runner can.
+    """The attempts, fastest first; those close to the fastest get a long timing, in turns if the runner can.
 
-    In turns, an earlier attempt stays in front of all that are not faster beyond doubt. Who wins is timed
-    alone once more before it ships.
+    If they take turns, an earlier attempt stays in front of later ones that are not significantly faster. The
+    winner is timed alone once more before it ships.
     """
     work.stage("confirming")
     close, rest = near_fastest(attempts)
@@ -53,7 +54,8 @@ def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
 
 
 def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failure]) -> Attempt:
-    """The attempt timed at length; again where it was faster at first, as a busy moment may pass."""
+    """The attempt with a long timing, which is repeated if its first time was better: the machine was
+    busy."""
     if attempt.artifact is None or attempt.measured is None:
         return attempt
     found: list[Measurement] = []
@@ -79,17 +81,17 @@ def near_fastest(attempts: Sequence[Attempt]) -> tuple[list[Attempt], list[Attem
 
 
 def by_turns(took_turns: Sequence[Attempt], rest: Sequence[Attempt]) -> list[Attempt]:
-    """The first that is unbeaten among those that took turns, then everybody else, fastest first."""
+    """The first unbeaten one of the attempts that took turns, then all others, fastest first."""
     unbeaten = first_unbeaten(took_turns)
     others = [attempt for attempt in (*took_turns, *rest) if attempt is not unbeaten]
     return [*([unbeaten] if unbeaten else []), *sorted(others, key=median)]
 
 
 def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The first of attempts that took turns that is not slower than the fastest beyond doubt.
+    """The first of attempts that took turns that is not significantly slower than the fastest.
 
-    Many programs are as fast as memory allows, and luck would choose among them; what it chooses may be
-    slow where memory is faster. None when nothing ran.
+    Many programs are as fast as memory allows, and chance would choose among them; its choice may be slow on
+    a machine with faster memory. None when nothing ran.
     """
     fastest = min(attempts, key=median, default=None)
     if fastest is None or fastest.measured is None:
@@ -98,16 +100,16 @@ def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
 
 
 def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:
-    """By the rounds that both ran."""
+    """True if the whole 95 % interval of their ratio, over the rounds that both ran, is above 1."""
     pairs = list(zip(one.seconds, other.seconds, strict=False))
     return ratio_by_rounds([[ours] for ours, _ in pairs], [[theirs] for _, theirs in pairs]).low > 1
 
 
 def of_one_provenance(attempts: Sequence[Attempt]) -> bool:
-    """True when all that ran may be compared: what is estimated is no match for what is measured."""
+    """True when the times of all attempts that ran have one provenance, so that they may be compared."""
     return len({attempt.measured.provenance for attempt in attempts if attempt.measured}) == 1
 
 
 def untimed_last(attempts: Sequence[Attempt]) -> list[Attempt]:
-    """In their order, but for those without a figure, which rank nothing."""
+    """The attempts in their order, but those without a time last."""
     return sorted(attempts, key=lambda attempt: attempt.untimed)

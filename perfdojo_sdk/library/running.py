@@ -1,7 +1,7 @@
-"""Generator, compiler and runner as this package calls them: whatever goes wrong with a kernel is a failure.
+"""Calls of generator, compiler and runner: whatever goes wrong with a kernel is returned as a failure.
 
-What only some runners can do, to let several kernels take turns in one child, is asked for here and nowhere
-else in this package.
+Of this package, only this module asks whether a runner can let several kernels take turns in one child
+process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class Helpers(Protocol):
-    """Compilers of other machines, which give what this one's would."""
+    """Compilers of other machines, with the same results as this one's."""
 
     @property
     def count(self) -> int:
@@ -39,12 +39,13 @@ class Helpers(Protocol):
         ...
 
     def compile(self, source: KernelSource) -> Artifact | Failure | None:
-        """The artifact, or the compiler's error; None when nobody could help. It never raises."""
+        """The artifact, or the compiler's error; None when no other machine could compile it. Never
+        raises."""
         ...
 
 
 def generated(generator: CodeGenerator, game: Trace, symbol: str) -> KernelSource | Failure:
-    """The game's last program as code; what the generator, a plugin's, does wrong is a failure."""
+    """The game's last program as code; a failure if the generator, which is a plugin's, raises an error."""
     try:
         return generator.generate(game.program, symbol)
     except Exception as error:
@@ -120,7 +121,7 @@ def toolchain_of(target: Target, generator: CodeGenerator, runner: Runner) -> st
 def _guarded(call: Callable[[], T]) -> T | Failure:
     try:
         return call()
-    except UnavailableError:  # a tool is missing, which no kernel can help
+    except UnavailableError:  # a tool is missing, which is no fault of a kernel
         raise
     except Exception as error:  # a plugin's code
         return Failure("runtime", f"the runner failed: {said(error)}")

@@ -8,7 +8,7 @@ from time import perf_counter
 
 
 class StageTimes:
-    """Seconds by stage. A stage inside another one is taken out of that. For one thread."""
+    """Seconds by stage. The time of a nested stage does not count for the outer one. For one thread."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}

@@ -1,7 +1,7 @@
-"""Times that look too good: a figure far below a calibrated roofline is doubted, and the kernel is kept.
+"""Times that look too good: a time far below a calibrated roofline is marked as suspect; the kernel is kept.
 
-First the time is doubted, then the calibration, which may have met a busy moment of the machine. A figure
-that stays suspect says so wherever it is shown, and ranks nothing: no other kernel loses to it.
+First the kernel is timed again, then the machine is measured again, since the roofline may come from a busy
+moment. A time that stays suspect is marked wherever it is shown, and no kernel loses a comparison with it.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from perfdojo_sdk.measure.answer import at_fault
 
 #: A time below this fraction of a calibrated bound is not believed.
 SUSPECT = 0.85
-#: How often the machine is measured again before such a time counts as suspect: a roofline is its best.
+#: How often the machine is measured again before a time counts as suspect; the best figures count.
 PROBES = 3
 
 
 def plausible(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Bound | None]:
-    """The attempt, timed anew where its time looked too good, suspect where it stays so; and its bound.
+    """The attempt, timed again if its time looked too good and suspect if it still does; and its bound.
 
-    :class:`Rejected` when it does not run any more. Figures that were not measured on this device doubt
-    nothing.
+    :class:`Rejected` when it does not run any more. A roofline from figures that were not measured on this
+    device makes no time suspect.
     """
     measured, bound = attempt.measured, work.roofline.bound(work.kernel, attempt.trace)
     if measured is None or bound is None or not bound.calibrated or attempt.suspect:
@@ -37,7 +37,7 @@ def plausible(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Bound | None
         work.roofline.probe()
         bound = work.roofline.bound(work.kernel, attempt.trace) or bound
         if measured.median < SUSPECT * bound.seconds:
-            # Where memory is shared, the kernel may have met a better moment than any probe.
+            # If memory is shared with others, the kernel may have met a better moment than any probe.
             measured = _again(work, attempt)
     why = ""
     if measured.median < SUSPECT * bound.seconds:
@@ -46,10 +46,9 @@ def plausible(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Bound | None
 
 
 def believable_first(work: KernelWork, order: Sequence[Attempt]) -> list[Attempt]:
-    """``order``, fastest first, as it is when no suspect figure ranks anything.
+    """``order``, fastest first, but with the first game whose time is believed before all suspect ones.
 
-    What was found and timed beyond doubt comes first. Where nothing was, a figure is no reason to prefer the
-    initial program: what the search found stands before it.
+    If there is no such game, suspect games stay before the initial program, which has no better claim.
     """
     doubted: list[Attempt] = []
     rest = list(order)
@@ -71,7 +70,7 @@ def _again(work: KernelWork, attempt: Attempt) -> Measurement:
     assert attempt.artifact is not None
     measured = work.time(attempt.artifact)
     if at_fault(measured) and attempt.measured is not None:
-        return attempt.measured  # nothing new is known of it
+        return attempt.measured  # the runner failed: the earlier time stays
     if isinstance(measured, Failure):
         raise Rejected(f"it ran once and not twice: {in_a_line(measured)}")
     return measured

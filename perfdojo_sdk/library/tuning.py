@@ -1,8 +1,8 @@
-"""A search for one kernel: a player proposes, an evaluator answers, and every round can be the last.
+"""A search for one kernel: a player proposes games, an evaluator times them, and it may stop after any round.
 
-Passes are played by the same loop. After each round the player's state is on disk, beside the records of
-what it proposed. A search that was stopped, by the user or by anything else, goes on from there; what was
-evaluated after the last round is taken from the records.
+The same loop plays passes. After each round the player's state is on disk, beside the records of its
+proposals. A search that was stopped, by the user or by anything else, resumes from there; games that were
+evaluated after the last round are taken from the records.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from perfdojo_sdk.store.candidates import Proposer
 from perfdojo_sdk.store.records import Figure, RecordKey
 from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 
-#: Most timed calls of a candidate, and the time for them together: enough to tell a fifth, quickly. What
-#: is near the top is timed again and again in races.
+#: Most timed calls of a candidate, and the time for them together: enough to see a difference of a fifth.
+#: Candidates near the top are timed again in races.
 REPEATS, BUDGET_S = 20, 0.05
-#: Where games are few: the share of a timing's budget that a first look at one gets.
+#: The share of a timing's budget for a first look at a game, if games are few.
 LOOK = 0.3
-#: A compiler that takes longer than this is given up.
+#: Seconds after which a compiler is stopped.
 COMPILE_TIMEOUT_S = 20.0
 MAX_STATE_BYTES = 256 << 20
 
@@ -80,7 +80,7 @@ class SearchStatus:
 
 
 class Watch(Protocol):
-    """Hears how far a search is."""
+    """A listener to the progress of a search."""
 
     def round(self, kernel: Kernel, status: SearchStatus) -> None:
         """A round is over, or the whole search."""
@@ -141,8 +141,8 @@ def tune(
 ) -> Search:
     """Let the context's strategy play ``kernel``, within its settings' number of evaluations.
 
-    The initial program is evaluated first, so that there is something to beat. An error of the player, or
-    the loss of the device, ends the search with a note; what it found until then stands.
+    The initial program is evaluated first, as a baseline. An error of the player, or
+    the loss of the device, ends the search with a note; its results so far are kept.
     """
     session = session or Session()
     search = Search(evaluator)
@@ -163,7 +163,7 @@ def tune(
 
 
 def _failed(context: BuildContext, error: PlayerFailed) -> str:
-    """The note of a search that failed; whose fault it is, is heard."""
+    """The note of a search that failed; reports the fault to listeners."""
     name = context.strategy.name
     if not isinstance(error.__cause__, faults.PluginFault):  # which has said so itself
         owner = context.plugins.owner_of_strategy(name)
@@ -174,9 +174,9 @@ def _failed(context: BuildContext, error: PlayerFailed) -> str:
 def _begin(
     search: Search, context: BuildContext, kernel: Kernel, saved: SavedSearch | None, session: Session
 ) -> None:
-    """Evaluate the initial program, and the champions of this search and of whichever wrote the game's file.
+    """Evaluate the initial program, the champions of this search, and the game in the file of an earlier one.
 
-    So what is kept there is never slower than what was found before, whoever searches.
+    So the game that is saved there is never slower than one that any search found before.
     """
     evaluator = search.evaluator
     [initial] = evaluator.evaluate([Trace(kernel.program)])
@@ -188,7 +188,7 @@ def _begin(
     for best in earlier:
         if best is not None and best.moves:
             evaluator.evaluate([best.replay(context.rules)])
-    # Neither was proposed by the player; both took time.
+    # The player proposed none of these, but they took time.
     spent, evaluator.tally = evaluator.tally.seconds, _tally(saved) if saved else Tally()
     for stage, seconds in spent.items():
         evaluator.tally.seconds[stage] += seconds
@@ -284,13 +284,13 @@ def _key(key: RecordKey, settings: Mapping[str, Figure]) -> RecordKey:
 
 
 def _search_key(context: BuildContext, kernel: Kernel) -> str:
-    """The same search, whatever its budget."""
+    """Digest of everything that a search depends on but its budget."""
     key = context.key(kernel)
     return _key(key, {k: v for k, v in key.settings.items() if k != "evaluations"}).digest
 
 
 def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
-    """The conditions for a few games of ``kernel``, such as a pass's: patient, with longer looks."""
+    """The conditions for a few games of ``kernel``, such as a pass's, which are timed for longer."""
     request = context.settings.request
     return replace(
         conditions(context, kernel),

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from perfdojo_sdk.verify.numeric import NumericReport
     from perfdojo_sdk.verify.reduced import Reduction
 
-#: Statement instances of one run in the exact leg; interpreting more takes long and shows no more.
+#: Most statement instances of one run in the exact leg; more take long and show no more faults.
 EXACT_INSTANCES = 3000
-#: The same for a candidate in the middle of a search.
+#: The same limit for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
-#: The same for comparing one that is compiled, where no few rows of the kernel can be looked at alone.
+#: Most statement instances for comparing a compiled candidate, if no rows of the kernel can be checked alone.
 QUICK_COMPARED = 10**7
 
 
@@ -38,7 +38,7 @@ class VerificationCache:
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
-    """The way in which the last candidate was made small."""
+    """The reduction of the last candidate to a smaller size."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ def verify(subject: Subject) -> Verification:
 def quick(subject: Subject) -> Verification:
     """The same three questions, asked of fewer cases: for the best candidate so far of a search.
 
-    One random model of the end alone, at a smaller shape; one class of inputs, of a large program on some
-    rows, or at a smaller shape where no few will do. What comes out of the search goes through
-    :func:`verify` all the same.
+    The exact leg runs the last program only, in one random model, at a smaller shape. The numeric leg runs
+    one class of inputs; for a large program, on some rows, or at a smaller shape if rows depend on each
+    other. The search's result goes through :func:`verify` in any case.
     """
     from perfdojo_sdk.verify.exact import verify_exact
     from perfdojo_sdk.verify.numeric import quick_instances
@@ -99,7 +99,7 @@ def quick(subject: Subject) -> Verification:
 
 
 def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
-    """Random algebraic models, on the same moves at a small shape."""
+    """The exact leg, on the same moves at a small shape."""
     from perfdojo_sdk.verify.exact import verify_exact_trace
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 

@@ -1,6 +1,6 @@
-"""One kernel while it is built: its runs, the time they took, and the notes that its record will have.
+"""The work on one kernel while it is built: its runs, the time they took, and notes for its record.
 
-Ranking, accepting and doubting times are functions over this and attempts.
+Ranking, accepting and the check for implausible times are functions of this and of attempts.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Roofline:
         self._context, self.figures = context, context.figures
 
     def bound(self, kernel: Kernel, trace: Trace) -> Bound | None:
-        """Roofline of the kernel; of a game with a law that makes sums of other terms, of what that computes.
+        """The roofline of the kernel, or that of the game's last program if a law made sums of other terms.
 
-        Where a game changes precision, at the peak of its shortest dtypes.
+        If a game changes precision, the peak is that of its shortest dtype.
         """
         context = self._context
         figures = self.figures if trace.kind < Kind.CHANGES_PRECISION else _at_shortest(self.figures, trace)
@@ -35,14 +35,14 @@ class Roofline:
         return context.plugins.roofline_bound(program, context.target, context.settings.threads, figures)
 
     def probe(self) -> None:
-        """Measure the machine again; what was better before stays."""
+        """Measure the machine again; figures that were better before stay."""
         context = self._context
         found = context.plugins.machine_figures(context.target, refresh=True)
         self.figures = self.figures.at_best(found)
 
 
 def _at_shortest(figures: MachineFigures, trace: Trace) -> MachineFigures:
-    """The figures of a machine that computes f32 as fast as the quickest of the game's dtypes."""
+    """The figures of a machine that computes f32 as fast as the fastest of the game's dtypes."""
     peaks = figures.peak_gflops
     short = {b.dtype for b in trace.program.buffers} & peaks.keys()
     quickest = max((peaks[dtype] for dtype in short), default=0.0)
@@ -59,7 +59,7 @@ class KernelWork:
     kernel: Kernel
     roofline: Roofline
     stage: Callable[[str], None]
-    """Hears of each stage as it begins."""
+    """Called with the name of each stage when it begins."""
     spent: StageTimes = field(default_factory=StageTimes)
     cache: VerificationCache = field(default_factory=VerificationCache)
     """Results that the verifications of its games share."""
@@ -71,12 +71,12 @@ class KernelWork:
         return self.context.settings.request
 
     def time(self, artifact: Artifact) -> Measurement | Failure:
-        """A timing at length, with outputs."""
+        """A long timing, with outputs."""
         with self.spent.on("measure"):
             return timed(self.context.runner, artifact, self.request)
 
     def time_in_turns(self, artifacts: list[Artifact]) -> list[Measurement | Failure] | None:
-        """Timings at length of kernels that take turns, without outputs; None where the runner cannot."""
+        """Long timings of kernels that take turns, without outputs; None if the runner cannot do that."""
         request = replace(self.request, want_outputs=False)
         with self.spent.on("measure"):
             return timed_in_turns(self.context.runner, artifacts, request)

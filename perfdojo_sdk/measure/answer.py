@@ -18,18 +18,18 @@ from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import Failure, FailureReason, RunRequest
 from perfdojo_sdk.measure.worker import MOST_CALLS
 
-#: How the detail of a failure begins that is no fault of the kernel as far as anybody can tell.
+#: The start of the detail of a failure that the kernel probably did not cause.
 RUNNER_FAULT = "runner fault"
-#: Characters of a detail.
+#: Most characters of a detail.
 MOST_SAID = 2000
 _MOST_DETAILS, _MOST_DETAIL = 256, 1e18
 _MOST_SECONDS = 1e6
-#: No processor calls a function and comes back in less.
+#: Least seconds of a call: no processor calls a function and returns in less.
 _LEAST_SECONDS = 5e-10
-#: Time on a busy machine in which nobody ran, or everybody did but us.
+#: Seconds for which a busy machine may keep a process from running.
 _SLACK_S = 0.5
-#: Batches of calls take at least this part of the time between the marks, and timed ones of all batches at
-#: least this part of what their number lets expect.
+#: Batches of calls have to take at least this part of the time between the marks; and timed batches, of the
+#: time of all batches, at least this part of their share by number.
 _LEAST_SHARE, _LEAST_TIMED = 1 / 20, 1 / 8
 
 
@@ -150,7 +150,8 @@ def _slow_at_once(kernel: KernelAnswer, request: RunRequest, lived_s: float) -> 
 
 
 def _unaccounted(kernel: KernelAnswer) -> str:
-    """Times and numbers of calls against the time that they took together."""
+    """The reason why a kernel's times and numbers of calls do not fit the total time of its calls; "" if they
+    do."""
     calls = kernel.details.get("calls", 0)
     if not (1 <= calls <= MOST_CALLS and calls == int(calls)):
         return f"{calls:g} calls in a batch"

@@ -1,4 +1,4 @@
-"""The process that runs kernels, as its parent sees it: started, watched, ended with all its process_tree."""
+"""The process that runs kernels, as its parent sees it: started, watched, and ended with all descendants."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Child(Protocol):
 
 
 class Interpreted:
-    """A script in an interpreter of its own. Between it and us stands who adopts its orphans."""
+    """A script in a new interpreter. A process between it and this one adopts its orphans."""
 
     def __init__(
         self, script: str, folder: str, environment: Mapping[str, str], said: int, files: Sequence[int]
     ) -> None:
-        # No module of this package is found by the script's own interpreter.
+        # -P and -S: the script's interpreter must not find modules of this package by accident.
         command = [sys.executable, "-P", "-S", process_tree.__file__, script, folder, str(os.getpid())]
         self._process = subprocess.Popen(
             command,
@@ -55,7 +55,8 @@ class Interpreted:
     def end(self) -> int:
         if self._process.poll() is None:
             process_tree.end(lambda: process_tree.children(self._process.pid))
-            # Nobody is left who could stop it; its own end is that of those whom we did not meet.
+            # All descendants found are dead, so none can stop this process; its end kills any that were
+            # missed.
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -76,7 +77,7 @@ class Forked:
         self._adopting = ExitStack()
         self._adopting.enter_context(process_tree.adopting())
         self._others = frozenset(process_tree.children(os.getpid()))
-        # No handler of this process may raise in the child before it is ready to leave.
+        # No signal handler of this process may raise in the child before _work_and_leave handles it.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
         try:
             self._pid = os.fork()
@@ -113,7 +114,8 @@ _HANDLED = (signal.SIGTERM, signal.SIGINT)
 def _work_and_leave(
     work: Callable[[], None], said: int, files: Sequence[int], blocked: Iterable[int]
 ) -> None:
-    """The child's life: no handlers and no clean-up of the parent's. It begins with signals blocked."""
+    """Do the child's work and exit, without the parent's handlers and clean-up. It starts with signals
+    blocked."""
     status = 1
     try:
         os.setsid()
@@ -123,7 +125,7 @@ def _work_and_leave(
         os.dup2(said, 1)
         os.dup2(said, 2)
         _close_others({0, 1, 2, *files})
-        faulthandler.disable()  # it may write to where the parent's errors went
+        faulthandler.disable()  # it may write to the parent's stderr
         work()
         status = 0
     except BaseException:
@@ -133,8 +135,8 @@ def _work_and_leave(
 
 
 def _close_others(kept: Iterable[int]) -> None:
-    """A kernel that writes into whatever is open shall not meet a database of this process."""
+    """Close all files but ``kept``, so that a kernel cannot write into an open database of this process."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) not in kept:
-            with suppress(OSError):  # the folder's own is closed by now
+            with suppress(OSError):  # the descriptor of the listed folder itself is closed by now
                 os.close(int(name))

@@ -1,7 +1,7 @@
-"""Kernels for blocks and warps, run on this machine's processor: what they compute, not how fast.
+"""Emulation of kernels for blocks and warps on this machine's processor: their results, without times.
 
-The sources are the very same; in place of the dialect's ``pd_runtime.h`` they are compiled with
-``pd_emulated.h``, which runs each thread as a fiber and watches what threads do to each other.
+The sources are unchanged; in place of the dialect's ``pd_runtime.h`` they are compiled with
+``pd_emulated.h``, which runs each thread as a fiber and detects conflicts between threads.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from perfdojo_sdk.measure.toolchain import probe_compiler
 FLAGS = (
     "-x", "c++", "-std=gnu++17", "-O1", "-fno-exceptions", "-fno-rtti", "-fno-threadsafe-statics",
     "-ffp-contract=off", "-fno-math-errno", "-w",
-    # A register that nobody set holds no zero.
+    # Uninitialised variables hold a pattern, not zero.
     "-ftrivial-auto-var-init=pattern",
 )  # fmt: skip
 
-#: Callers hand over arrays that start at multiples of so many bytes: a wide access moves them.
+#: Alignment in bytes that callers guarantee for arrays, which wide accesses need.
 ARRAY_ALIGNMENT = 16
-#: Threads, callers and forks of the host are not the kernel's.
+#: The executions that make sense: not those about threads, callers and forks of the host.
 EXECUTED = frozenset(EXECUTIONS) - {"threads"} - IN_PROCESS
 
 #: Status of a call -> what it did wrong. The numbers are those of pd_emulated.h.
@@ -74,13 +74,13 @@ class EmulatedRunner:
 
 
 def _possible(request: RunRequest) -> RunRequest:
-    """No times; and the emulation is one thread of the host, which it takes for itself."""
+    """The request that emulation can fulfil: no times, on one thread of the host."""
     executions = tuple(name for name in request.executions if name in EXECUTED)
     return replace(request, repeats=0, executions=executions, thread_counts=())
 
 
 def explained(result: Measurement | Failure) -> Measurement | Failure:
-    """A status of the emulation in words; whatever else happened as it is."""
+    """The result, with a failure by a status of the emulation explained in words."""
     if isinstance(result, Measurement):
         return replace(result, provenance="simulated")
     found = _STATUS.search(result.detail)

@@ -45,7 +45,7 @@ from perfdojo_sdk.measure.trial import (
 
 #: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
 SETTLED = 10
-#: Seconds until a call after a fork, and one of many slow calls, is taken to hang.
+#: Seconds after which a call after a fork, or one of many slow calls, counts as hanging.
 PATIENCE_S = 5.0
 
 
@@ -56,8 +56,8 @@ def guard_pages(trial: Trial) -> None:
 
 
 def read_only(trial: Trial) -> None:
-    """A caller may share inputs between threads, or have them in a file: to change one and put it back is
-    seen by others."""
+    """Call with read-only inputs. Callers may share inputs between threads or map them from a file, so a
+    kernel must not even change one and restore it."""
     stage = trial.stage
     size = stage.arrange("middle", ALONE)
     for room in stage.inputs:
@@ -70,8 +70,8 @@ def read_only(trial: Trial) -> None:
 
 
 def alignment(trial: Trial) -> None:
-    """At every element of a cache line, as far as time allows: each array at another one, then all at the
-    same one, then all but one."""
+    """Call with arrays at every offset in a cache line, as far as time allows: each array at another offset,
+    then all at the same one, then all but one."""
     stage, end = trial.stage, time.monotonic() + SOME_S
     rooms = stage.rooms if stage.kernel.workspace_bytes(ALONE) else stage.arrays
     step = max(room.step for room in stage.arrays)
@@ -87,7 +87,8 @@ def alignment(trial: Trial) -> None:
 
 
 def workspace(trial: Trial) -> None:
-    """Every call gives the kernel exactly what it asks for, so what is left is to give it less."""
+    """Call with too small a workspace. (All other calls give exactly as many bytes as the kernel asks
+    for.)"""
     stage = trial.stage
     for count in dict.fromkeys((ALONE, TOGETHER, *stage.counts[1:2])):
         if stage.kernel.workspace_bytes(count):
@@ -141,7 +142,8 @@ def repeated(trial: Trial) -> None:
 
 
 def own_memory(trial: Trial) -> None:
-    """Two callers must not meet in memory that is the kernel's, so no call on one thread changes any."""
+    """Compare the kernel's static variables before and after a call on one thread: a call must not change
+    them, since two callers would share them."""
     stage, entry = trial.stage, trial.kernel.library[trial.kernel.symbol]
     segments = writable_segments(ctypes.cast(entry, ctypes.c_void_p))
     stage.call("middle")
@@ -155,7 +157,7 @@ def own_memory(trial: Trial) -> None:
 
 
 def unloaded(trial: Trial) -> None:
-    """Whoever rebuilds a library unloads the one before: no thread may be left in its code."""
+    """Unload the kernel after a call, as a rebuilt library does: no thread may stay in its code."""
     ended = in_fork(lambda _: _unload(trial), PATIENCE_S + 20 * trial.call_s)
     ended.raise_what_it_met()
 
@@ -171,7 +173,8 @@ def _unload(trial: Trial) -> None:
 
 
 def _anew(trial: Trial) -> Kernel:
-    """The kernel without what it has set up: a fork has its pool, and none of its threads."""
+    """The kernel, loaded again without its set-up: a fork has the memory of its thread pool, but no
+    threads."""
     kernel = trial.kernel
     kernel.unload()
     kernel.load(kernel.library._name, kernel.symbol)
@@ -179,7 +182,7 @@ def _anew(trial: Trial) -> Kernel:
 
 
 def no_threads(trial: Trial) -> None:
-    """Call it where no thread can be started: the caller does all of the work."""
+    """Call where no thread can be started: the caller has to do all of the work."""
     ended = in_fork(lambda _: _alone(trial), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")
@@ -200,7 +203,7 @@ def after_fork(trial: Trial) -> None:
     ended.raise_what_it_met()
 
 
-#: In an order in which arrays move seldom.
+#: Execution -> its function, in an order in which arrays are seldom moved.
 RUN: Mapping[str, Callable[[Trial], None]] = {
     "guard_pages": guard_pages,
     "read_only": read_only,
@@ -226,9 +229,9 @@ def put_through(
     call_s: float,
     job: Mapping[str, Any],
 ) -> list[str]:
-    """The executions of the job that the kernel was put through, all of which it stood.
+    """Run the executions of the job; the names of those that ran, all of which the kernel passed.
 
-    Left out: what such a kernel, or this machine, cannot do. :class:`Refused` where it does not stand one.
+    Those that such a kernel, or this machine, cannot do are left out. :class:`Refused` when one fails.
     """
     names = [n for n in RUN if n in job["executions"] and _possible(n, kernel, job)]
     size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
@@ -262,7 +265,7 @@ def _run_all(trial: Trial, names: Sequence[str]) -> None:
 
 
 def _explain(ended: Ended, trial: Trial) -> None:
-    """Raise what went wrong, and in which execution."""
+    """Raise the fault, if there is one, with the execution in which it happened."""
     words = EXECUTIONS[ended.begun] if ended.begun else "executions"
     if ended.threads > 1 and ended.signal:
         words += f": on {ended.threads} threads"

@@ -1,4 +1,4 @@
-"""A fork of the child process in which a kernel may die or hang, and which tells how far it is."""
+"""A fork of the child process in which a kernel may crash or hang, and which reports its progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TypeAlias
 from perfdojo_sdk.measure import process_tree
 from perfdojo_sdk.measure.kernel_calls import Refused
 
-#: Says how far a process apart is.
+#: Sends a progress message from the fork.
 Tell: TypeAlias = Callable[..., None]
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,7 +34,7 @@ class Ended:
     signal: int = 0
     late: bool = False
     finished: bool = False
-    """It came to its own end."""
+    """True if it ended regularly."""
 
     @property
     def out_of_bounds(self) -> bool:
@@ -50,10 +50,10 @@ class Ended:
 
 
 def in_fork(action: Callable[[Tell], None], limit_s: float) -> Ended:
-    """Do it in a fork of this process, for so many seconds at most; it may tell how far it is."""
+    """Run ``action`` in a fork of this process, for at most ``limit_s`` seconds; it may report progress."""
     read_end, write_end = os.pipe()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there are threads is what is looked at
+        warnings.simplefilter("ignore")  # Python warns of forks beside threads, which are the point here
         child = os.fork()
     if not child:
         os.close(read_end)
@@ -75,12 +75,12 @@ def in_fork(action: Callable[[Tell], None], limit_s: float) -> Ended:
 
 
 def _do(action: Callable[[Tell], None], pipe: int) -> None:
-    """In the fork; does not return."""
+    """Run the action in the fork; does not return."""
 
     def tell(*words: str) -> None:
         os.write(pipe, (json.dumps(words) + "\n").encode())
 
-    _libc.prctl(1, signal.SIGKILL)  # with its parent
+    _libc.prctl(1, signal.SIGKILL)  # end when the parent ends
     status = 1
     try:
         action(tell)
@@ -97,7 +97,7 @@ def _do(action: Callable[[Tell], None], pipe: int) -> None:
 
 
 def _listen(pipe: int, deadline: float, ended: Ended) -> None:
-    """Take in what the fork tells until it has ended."""
+    """Read the fork's messages until it has ended."""
     received = b""
     while True:
         ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))

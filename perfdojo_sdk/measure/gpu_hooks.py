@@ -1,11 +1,11 @@
-"""The hooks of a plugin that brings one target with grids and blocks, but for what is the vendor's own.
+"""The hooks of a plugin that brings one target with grids and blocks; the vendor adds its own parts.
 
 The plugin says how its generator, its runner and its probes are made, and takes the hooks over::
 
     HOOKS = MyHooks("my_gpu", "perfdojo-my-gpu", __name__, NOTICE)
     globals().update(HOOKS.by_name())
 
-Whatever takes long to import is imported by the hook that needs it.
+Modules that take long to import are imported inside the hooks that need them.
 """
 
 from __future__ import annotations

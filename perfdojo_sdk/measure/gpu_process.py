@@ -1,4 +1,4 @@
-"""The host's side of a run on the GPU: a child process with a time limit, believed only where it adds up.
+"""The host's side of a run on the GPU: a child process with a time limit, whose answer is checked.
 
 Job and answer are files: arrays of a gigabyte would take long through a pipe.
 """
@@ -24,7 +24,7 @@ from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.tools import run_tool, signal_name
 
-#: Characters kept of what a child has said, from the end.
+#: Most characters kept from the end of a child's output.
 _MOST_SAID = 2000
 
 
@@ -52,7 +52,7 @@ def run_on_gpu(
             return Failure("runtime", what)
         try:
             return _measurement(artifact, request, device, answer)
-        except Exception as error:  # whatever a broken child has written
+        except Exception as error:  # a broken child may have written anything
             return Failure("runtime", f"the answer makes no sense: {type(error).__name__} {error}")
 
 

@@ -1,8 +1,9 @@
 """The runner of targets with grids and blocks: on a device where there is one, else in emulation.
 
 An artifact is a bundle: machine code for the device, the launches as data, and the emulation. So a library
-that was built on one machine runs on another, with a device or without. A target says how sources become
-machine code, and how a bundle runs on its device; without one, times are those of a stated model.
+that was built on one machine runs on another, with a device or without. A target defines how sources become
+machine code, and how a bundle runs on its device; without a device, times are estimated by the target's
+model.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.gpu_process import run_on_gpu
 from perfdojo_sdk.measure.native_runner import SHARED_OBJECT
 
-#: Threads' steps in one call up to which every access is watched; beyond it only results are looked at.
+#: Most steps of threads in one call for which every access is watched; above it only results are compared.
 MOST_WATCHED = 3_000_000
-#: The same up to which a timed run in emulation also computes; beyond it, only the time is estimated.
+#: Most steps for which a timed run in emulation also computes; above it, only the time is estimated.
 MOST_COMPUTED = 20_000_000
-#: Statement instances of a kernel that is verified in emulation as it is. Larger ones are verified as the
-#: same moves at a smaller shape, which is small enough to be watched: that sees more, and takes seconds.
+#: Most statement instances of a kernel that is verified in emulation at full size. Larger ones are verified
+#: by the same moves at a smaller shape, with every access watched, which finds more and takes seconds.
 MOST_INSTANCES = 2_500_000
-#: Seconds of a call, by the target's model, up to which a kernel is run on the device.
+#: Most seconds of a call, by the target's model, for which a kernel is run on the device.
 MOST_SECONDS = 2.0
 
 
@@ -43,7 +44,7 @@ class Resources:
 
     kernel: str
     figures: Mapping[str, int]
-    """``registers``, ``shared_bytes`` and whatever else the assembler tells."""
+    """``registers``, ``shared_bytes`` and other figures of the assembler."""
 
     @property
     def text(self) -> str:
@@ -62,7 +63,7 @@ class DeviceCode:
 
 @dataclass(frozen=True)
 class GpuRunner:
-    """A value: it pickles, and holds no device. A target's own runner says more by overriding."""
+    """A runner as plain data: it can be pickled, and holds no device. A target's runner overrides methods."""
 
     capabilities: Capabilities
 
@@ -82,7 +83,7 @@ class GpuRunner:
     # -- what all of them do -------------------------------------------------------------------------
 
     def run_on_device(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
-        """Run a bundle on the device; asked only where ``device_name`` tells one."""
+        """Run a bundle on the device; called only if ``device_name`` is not empty."""
         worker, last = self.worker(), self.capabilities.last_cache
         if not worker:
             return Failure("device", f"{self.capabilities.name} has no way to a device")
@@ -190,7 +191,7 @@ class GpuRunner:
         return replace(self._on_paper(launches, request), outputs=result.outputs)
 
     def _on_paper(self, launches: Sequence[LaunchFigures], request: RunRequest) -> Measurement:
-        """The model's time, and no outputs."""
+        """A measurement with the model's time, and without outputs."""
         seconds = estimate(launches, self.capabilities).seconds
         return Measurement(None, (seconds,), "estimated", self.device(), request.threads)
 
@@ -200,5 +201,5 @@ def _emulated_code(artifact: Artifact, files: Mapping[str, bytes]) -> Artifact:
 
 
 def work_of(launches: Sequence[LaunchFigures]) -> int:
-    """Steps of all threads of one call, which is what emulating it costs."""
+    """Steps of all threads of one call: the cost of emulating it."""
     return sum(each.steps * each.threads * each.blocks * each.times for each in launches)

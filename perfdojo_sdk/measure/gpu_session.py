@@ -1,10 +1,9 @@
-"""One kernel on the GPU: called twice and compared, then timed. Believes nothing that a kernel does.
+"""One kernel on the GPU: called twice and compared, then timed. All that a kernel does is checked.
 
 Arrays stand between guard zones; outputs and workspace are poisoned before each call, with other bits in the
-second, so that a cell that nobody wrote differs between calls that must agree; inputs are compared
-afterwards. Calls are timed by events around them, each after the second cache was overwritten; a short call
-goes as a graph, so that what is timed is the GPU and not the host that feeds it. The calls themselves are a
-target's: it brings a :class:`Gpu`.
+second, so that an unwritten cell differs between calls that must agree; inputs are compared afterwards. Calls
+are timed by events around them, each after the second-level cache was overwritten; a short call is launched
+as a graph, so that the GPU is timed and not the host. A target brings its driver's calls as a :class:`Gpu`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _GUARD = 0xA5
 SHORT_S = 50e-6
 #: Calls before timing starts.
 WARM_UP = 3
-#: Of the buffer that is overwritten between timed calls, in sizes of the second cache.
+#: Size of the buffer that is overwritten between timed calls, in sizes of the second-level cache.
 FLUSH = 2
 
 
@@ -35,7 +34,7 @@ Arguments: TypeAlias = tuple[Sequence[int], Sequence[int]]
 
 
 def probe_gpu(name: Callable[[], str], remedy: str) -> Probe:
-    """This machine's GPU, for the doctor; where there is none, ``name`` raises OSError with the reason."""
+    """The doctor's probe of this machine's GPU; if there is none, ``name`` raises OSError with the reason."""
     try:
         found, why = name(), ""
     except OSError as error:
@@ -81,7 +80,7 @@ class Gpu(Protocol):
         ...
 
     def wait(self, stream: Any) -> None:
-        """Until the stream is empty; a kernel that faulted fails here."""
+        """Wait until the stream is empty; OSError if a kernel faulted."""
         ...
 
     def event(self) -> Any: ...
@@ -135,14 +134,14 @@ class Placed:
         self.address = self.start + GUARD_BYTES
 
     def put(self) -> None:
-        """The host's image, and fresh guard zones."""
+        """Copy the host's image to the GPU, with fresh guard zones."""
         for zone in (self.start, self.address + self.size):
             self.gpu.fill(zone, _GUARD, GUARD_BYTES)
         if self.size:
             self.gpu.put(self.address, self.host.bytes.ctypes.data, self.size)
 
     def get(self) -> None:
-        """Back to the host; :class:`Refused` where memory around the array was touched."""
+        """Copy it back to the host; :class:`Refused` where memory around the array was touched."""
         if self.size:
             self.gpu.get(self.host.bytes.ctypes.data, self.address, self.size)
         zone = np.empty(GUARD_BYTES, np.uint8)
@@ -223,7 +222,7 @@ class _Session:
             self.gpu.launch(function, launch.blocks, launch.threads, self.stream, call, launch.index_bytes)
 
     def _wait(self) -> None:
-        """The end of all that was launched; a kernel that faults is noticed here."""
+        """Wait for the end of all launches, where a fault of a kernel is noticed."""
         try:
             self.gpu.wait(self.stream)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""The child process beside the GPU: from the file of a job to the file that says what became of it."""
+"""The child process that uses the GPU: it reads a job from a file and writes the result to another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from perfdojo_sdk.measure.kernel_calls import Refused
 
 
 def serve(gpu: Callable[[], Gpu], image: str) -> None:
-    """Do the job in the file that is the first argument, and write the answer to the second.
+    """Do the job in the file of the first argument, and write the answer to the file of the second.
 
     Both are ``.npz``. ``gpu`` raises OSError where there is none; ``image``: its code's file in a bundle.
     """

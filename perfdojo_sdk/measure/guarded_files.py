@@ -1,7 +1,7 @@
-"""Folders for one run or one process, removed whatever somebody else has put there.
+"""Folders for one run or one process, which are removed with everything that anybody has put there.
 
-Each is locked by its process, and the lock ends with it, however it ends: a later process of the same user
-removes the folders that nobody holds any more.
+Each is locked by its process, and the lock ends with the process in any case: a later process of the same
+user removes the folders that are no longer locked.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 from perfdojo_sdk.core.files import try_lock
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-#: How names of these folders begin,
+#: The start of the names of these folders.
 _MARK = "perfdojo-"
-#: and how they end, on this machine: a lock on a network file system may be unknown to others.
+#: Their end, which differs between machines: a lock on a network file system may be unknown to others.
 _HELD = f".{hashlib.sha256(platform.node().encode()).hexdigest()[:8]}.held"
 
 _Folder = tempfile.TemporaryDirectory[str]
@@ -30,9 +30,9 @@ _Folder = tempfile.TemporaryDirectory[str]
 
 @contextmanager
 def private_folder(name: str) -> Iterator[Path]:
-    """A new folder that only this user may enter; it goes with whatever anybody has put there.
+    """A new folder that only this user may enter; it is removed with all its content.
 
-    ``name``: what it is for, as a part of its name.
+    ``name``: its purpose, a part of the folder's name.
     """
     kept, lock = _held(name)
     try:
@@ -46,7 +46,7 @@ _OF_PROCESSES: list[tuple[int, _Folder]] = []
 
 
 def process_folder(name: str) -> Path:
-    """A new folder of this process, which goes with it; in a fork, with :func:`remove_folders`."""
+    """A new folder of this process, removed when it ends; in a fork, by :func:`remove_folders`."""
     kept, _ = _held(name)  # locked until the process ends
     _OF_PROCESSES.append((os.getpid(), kept))
     return Path(kept.name)
@@ -67,7 +67,7 @@ def _held(name: str) -> tuple[_Folder, int]:
     _remove_abandoned()
     while True:
         kept = _new(name)
-        with suppress(FileNotFoundError):  # somebody who tidies up was faster than our lock
+        with suppress(FileNotFoundError):  # another process removed it before we locked it
             lock = os.open(kept.name, _FOLDER)
             if _try_lock(lock) and _is_open(kept.name, lock):
                 return kept, lock
@@ -80,7 +80,7 @@ def _new(name: str) -> _Folder:
 
 
 def _try_lock(folder: int) -> bool:
-    """Take the lock; true, too, on a file system where nobody can take one."""
+    """Take the lock; true, too, on a file system without locks."""
     try:
         return try_lock(folder)
     except OSError:
@@ -95,12 +95,12 @@ def _is_open(path: str, opened: int) -> bool:
 
 @cache
 def _remove_abandoned() -> None:
-    """Remove what processes of this user on this machine have left when they were killed; once a process."""
+    """Remove folders that killed processes of this user on this machine have left; once in each process."""
     top = tempfile.gettempdir()
     with suppress(OSError):
         mode = os.stat(top).st_mode
         if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
-            return  # others may put something else in a folder's place
+            return  # other users may replace a folder here
         for name in os.listdir(top):
             if name.startswith(_MARK) and name.endswith(_HELD):
                 with suppress(OSError):
@@ -112,7 +112,7 @@ def _remove_if_abandoned(path: str) -> None:
     folder = os.open(path, _FOLDER)
     try:
         if os.fstat(folder).st_uid == os.getuid() and try_lock(folder) and _is_open(path, folder):
-            kept = _new("left")  # as a new folder of ours it goes as those do
+            kept = _new("left")  # renamed to a new folder of ours, it is removed like those
             os.rename(path, kept.name)
             _remove(kept)
     finally:
@@ -123,11 +123,11 @@ def _remove_if_abandoned(path: str) -> None:
 
 
 def _remove(kept: _Folder) -> None:
-    with suppress(RecursionError, OSError):  # such as of a file that cannot be changed or deleted any more
+    with suppress(RecursionError, OSError):  # for example, a file that cannot be deleted
         kept.cleanup()
     if os.path.islink(kept.name) or os.path.isfile(kept.name):
         os.unlink(kept.name)
-    elif os.path.isdir(kept.name):  # deeper than there are open files, or than Python goes
+    elif os.path.isdir(kept.name):  # nested more deeply than files can be opened, or than Python recurses
         _flatten(kept.name)
         shutil.rmtree(kept.name, ignore_errors=True)
 

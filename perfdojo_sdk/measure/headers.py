@@ -1,10 +1,9 @@
-"""Headers that all kernels of a target include, parsed once: most of what compiling a small kernel takes.
+"""Precompiled headers: parsing them takes most of the time for compiling a small kernel.
 
-The intrinsics of a vector unit are tens of thousands of lines. Where the compiler is GCC, the headers that
-a source begins with are compiled beforehand once it is clear that more kernels will include them. The
-compiler checks that flags and headers are the same, and reads the headers themselves when they are not; the
-code that comes out is the same, byte for byte. Headers that it cannot take back (GCC 12 breaks off at some
-vector types) are given up once a kernel compiles without them only.
+The intrinsics of a vector unit are tens of thousands of lines. With GCC, the headers that a source begins
+with are precompiled as soon as several kernels have included them. The compiler checks that flags and headers
+are the same, and otherwise reads the headers themselves; the code is the same, byte for byte. If a kernel
+compiles only without its precompiled headers (GCC 12 fails with some vector types), they are not used again.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from perfdojo_sdk.measure.guarded_files import process_folder
 
-#: Compilations with the same headers after which these are parsed beforehand.
+#: Compilations with the same headers after which these are precompiled.
 WORTH_WHILE = 3
 #: Sets of headers kept at once; each takes some 30 MB of temporary space.
 MOST_SETS = 4
@@ -25,7 +24,7 @@ MOST_SETS = 4
 _INCLUDES = re.compile(r'\s*(?:/\*.*?\*/\s*)*((?:#include "[A-Za-z_]\w*\.h"[ \t]*\n)+)', re.DOTALL)
 
 Compile = Callable[[list[str], str], bool]
-"""Run the compiler with these arguments in this folder; whether it succeeded."""
+"""Runs the compiler with these arguments in this folder; true if it succeeded."""
 
 
 def leading_includes(code: str) -> str:
@@ -35,7 +34,7 @@ def leading_includes(code: str) -> str:
 
 
 class ParsedHeaders:
-    """The headers that one process has parsed beforehand. Threads may use it at once."""
+    """The headers that one process has precompiled. Threads may use it at once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -66,7 +65,7 @@ class ParsedHeaders:
         return found
 
     def give_up(self, options: tuple[str, ...]) -> None:
-        """Never again hand out these options, with which a compiler failed and without which it did not."""
+        """Stop returning these options, since the compiler succeeds only without them."""
         with self._lock:
             self._parsed = {key: () if kept == options else kept for key, kept in self._parsed.items()}
 

@@ -1,4 +1,4 @@
-"""Files that are kept between runs. Code is loaded only from where nobody else can have put or changed it."""
+"""Files that are kept between runs. Code is loaded only from places where nobody else can write."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def kept_code(folder: Path, stem: str, suffix: str, make: Callable[[], bytes]) -> Path:
-    """The file of the code that ``make`` makes, which ``stem`` tells from all other code.
+    """The file with the code that ``make`` makes; ``stem`` identifies it.
 
-    It is kept in ``folder``, whose files carry the hash of their content in their names. A folder that others
-    may write, or that cannot be written, is done without: the code is then made for this process alone.
+    It is kept in ``folder``, whose files have the hash of their content in their names. If others may write
+    to the folder, or this process cannot, the code is made for this process alone.
     """
     if is_private(folder):
         for file in sorted(folder.glob(f"{stem}-*{suffix}")):

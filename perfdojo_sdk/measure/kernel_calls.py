@@ -1,8 +1,8 @@
-"""A kernel in the child process: its arrays, its calls, and what its results must be whatever it computes.
+"""A kernel in the child process: its arrays, its calls, and checks that every kernel has to pass.
 
 Every array stands between guard zones. Outputs and workspace are poisoned before a call, with
-different bits in the second call, so that a cell which no statement wrote differs between two
-calls that must agree. Inputs are compared with their checksum afterwards.
+different bits in the second call, so that an unwritten cell differs between two calls that must agree.
+Inputs are compared with their checksum afterwards.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import numpy as np
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.measure.process_state import Used, float_state, surroundings
 
-# Bound before any kernel is loaded, so that nothing a kernel brings can take its place. The
-# parent compares it with its own clock all the same.
+# Bound before any kernel is loaded, so that no kernel can replace it. The parent compares its times with its
+# own clock in any case.
 clock = time.perf_counter_ns
 
 GUARD_BYTES = 4096
@@ -82,7 +82,7 @@ class Guarded:
         self.bytes = raw[start : start + size]
         self.array = self.bytes.view(carrier).reshape(shape)
         self.bits = self.bytes.view(f"u{carrier.itemsize}")
-        # Not that of `bytes`: numpy gives an empty view an address of its own.
+        # Not the address of `bytes`: NumPy gives an empty view another address.
         self.address = raw.ctypes.data + start
 
     def seal(self) -> None:
@@ -104,7 +104,7 @@ class Guarded:
             raise Refused("input_modified", f"the kernel changed its input {self.name}")
 
 
-#: Secret, odd weights: no change of one word keeps the sum, and none of several but by chance.
+#: Secret, odd weights: every change of one word changes the sum, and any other change does so almost surely.
 _WEIGHTS = np.random.default_rng().integers(0, 1 << 63, 1 << 13, dtype=np.uint64) * np.uint64(2) + np.uint64(
     1
 )
@@ -117,8 +117,8 @@ def checksum(content: np.ndarray[Any, Any]) -> int:
     return zlib.crc32(content[whole:].data, zlib.crc32(sums.tobytes()))
 
 
-#: Of a larger array so many elements are drawn and repeated: drawing all takes longer than most kernels.
-#: A prime, so that rows differ.
+#: Most elements that are drawn; a larger array repeats them, since drawing all would take longer than most
+#: kernels. A prime, so that rows differ.
 DRAWN = 1_048_573
 
 
@@ -158,7 +158,7 @@ def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:
 
 
 def write(file: int, content: np.ndarray[Any, Any]) -> None:
-    """Into memory of that size, which is no file that a limit would count."""
+    """Write ``content`` into the memory behind ``file``, to which the limit of file sizes does not apply."""
     np.frombuffer(mmap.mmap(file, content.nbytes), np.uint8)[:] = content.view(np.uint8)
 
 
@@ -197,12 +197,12 @@ class Memory:
 class Kernel:
     """A loaded kernel with its own workspace."""
 
-    #: Those of EXECUTIONS that such a kernel can be put through; None: all of them.
+    #: Names of the executions that are possible with such a kernel; None: all of EXECUTIONS.
     executions: ClassVar[frozenset[str] | None] = None
     entry: Callable[..., int]
 
     def __init__(self, library: str, symbol: str, threads: int, memory_bytes: int) -> None:
-        self.floats, self.around = self.float_state(), surroundings()  # loading runs code already
+        self.floats, self.around = self.float_state(), surroundings()  # before loading, which runs code
         try:
             self.load(library, symbol)
         except (OSError, AttributeError) as error:
@@ -221,7 +221,7 @@ class Kernel:
         self.size_of.restype, self.size_of.argtypes = ctypes.c_size_t, [ctypes.c_int]
 
     def unload(self) -> None:
-        """Its functions must not be called any more."""
+        """Unload the library; the kernel's functions must not be called afterwards."""
         ctypes.CDLL(None).dlclose(ctypes.c_void_p(self.library._handle))
 
     def float_state(self) -> Mapping[str, object]:
@@ -259,7 +259,7 @@ class Kernel:
             array.check_seal()
 
 
-#: What a status says.
+#: Status -> the reason and detail of the failure.
 _STATUS = {
     WORKSPACE_TOO_SMALL: " (the workspace is too small)",
     OTHER_PROCESSOR: " (it cannot run on this processor)",
@@ -295,9 +295,9 @@ def outputs_of(memory: Results) -> list[np.ndarray[Any, Any]]:
 
 
 def compare(memory: Results, expected: list[np.ndarray[Any, Any]], what: str) -> None:
-    """Bit for bit: the same kernel on the same inputs has one result."""
+    """Raise unless outputs equal ``expected`` bit for bit: a kernel has one result for the same inputs."""
     for output, bits in zip(memory.outputs, expected, strict=True):
-        # Block by block, which stays in cache; the whole only when something is wrong.
+        # Compare block by block, in cache; look at the whole array only if a block differs.
         blocks = range(0, bits.size, 1 << 16)
         if not any((output.bits[k : k + (1 << 16)] != bits[k : k + (1 << 16)]).any() for k in blocks):
             continue

@@ -1,4 +1,4 @@
-"""This machine: what the kernel of the operating system says about it, and what it can really do.
+"""This machine: its description by the operating system, and its measured speeds.
 
 :func:`machine` reads names and sizes. :func:`calibrate` measures bandwidths and the peak of fused
 multiply-adds with a small C program, once per machine, compiler and flags, and keeps the result
@@ -84,7 +84,7 @@ def machine() -> Machine:
 
 
 def _numbered(info: dict[str, str]) -> str:
-    """A name from the numbers of the designer, part and variant, where the kernel gives no model name."""
+    """A name made of the numbers of designer, part and variant, if the system gives no model name."""
     found = [info.get(f"cpu {what}", "") for what in ("implementer", "part", "variant")]
     return "processor {}:{} variant {}".format(*found) if all(found) else ""
 
@@ -224,8 +224,8 @@ def _load(file: Path) -> Calibration | None:
 
 
 def _save(file: Path, calibration: Calibration) -> None:
-    """Written aside and renamed, so that a reader never sees half a file."""
+    """Write to another file and rename it, so that a reader never sees half a file."""
     try:
         write_whole(file, json.dumps(asdict(calibration), indent=1))
     except OSError:
-        return  # A read-only home costs three seconds next time, nothing else.
+        return  # With a read-only home, the next process measures again, for three seconds.

@@ -26,20 +26,20 @@ from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
 
 SHARED_OBJECT = "shared_object"
-#: So long a process waits for others of its user to end their measurements.
+#: Seconds for which a process waits for measurements of other processes of its user.
 LOCK_WAIT_S = 1800.0
 
 
 @dataclass(frozen=True)
 class NativeRunner:
-    """Compiles with ``flags`` and runs in a child process. A value: it pickles."""
+    """A runner that compiles with ``flags`` and runs in a child process. Plain data, which can be pickled."""
 
     flags: tuple[str, ...] = ("-O2",)
     compile_timeout_s: float = 120.0
     forks: bool = False
     """Run in forks of this process: for many small kernels, in a process without other threads."""
     compiler: Toolchain | None = None
-    """In place of the one that this machine has."""
+    """The compiler to use; None: the one of this machine."""
     array_alignment: int = 1
     """Alignment in bytes that kernels require of arrays and workspace, beyond that of the elements."""
 
@@ -167,9 +167,9 @@ def one_measurement_at_a_time() -> Iterator[None]:
 
 
 def _lock_file() -> int | None:
-    """A file to lock: in the cache folder, or where temporary files go if that cannot be written.
+    """A file to lock: in the cache folder, or in the folder of temporary files if that cannot be written.
 
-    None where somebody else has put such files: who measures then does so beside others of this user.
+    None if another user has put files there; then processes of this user may measure at the same time.
     """
     folder = cache_folder()
     with suppress(OSError):

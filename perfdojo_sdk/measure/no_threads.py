@@ -1,4 +1,4 @@
-"""A process that cannot start threads any more, as where a container has no room for another one."""
+"""A way to keep a process from starting threads, as a container at its limit does."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import struct
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: The kernel's number of a processor family -> number of its system call ``clone``; ``clone3`` has one number
-#: everywhere. On others nothing is refused.
+#: For two processor families: the system's number of the family, and of its system call ``clone``; ``clone3``
+#: has one number everywhere. On other processors nothing is refused.
 (_FAMILY, _CLONE), (_OTHER_FAMILY, _OTHER_CLONE) = (0xC000003E, 56), (0xC00000B7, 220)
 _CLONE3 = 435
 _NO_NEW_PRIVILEGES, _SET_SECCOMP, _FILTER = 38, 22, 2
@@ -24,8 +24,7 @@ class _Program(ctypes.Structure):
 
 
 def forbid_threads() -> bool:
-    """Refuse every new thread and process from now on, as a system with too many does. True if this system
-    can."""
+    """Make this process fail to start threads and processes from now on. True if the system supports that."""
     steps = (
         (_LOAD, 0, 0, 4),  # the family
         (_JUMP_IF_EQUAL, 2, 0, _FAMILY),
@@ -39,7 +38,7 @@ def forbid_threads() -> bool:
         (_JUMP_IF_EQUAL, 2, 0, _CLONE3),
         (_RETURN, 0, 0, _ALLOW),
         (_RETURN, 0, 0, _ERRNO | errno.EAGAIN),
-        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),  # so that the C library tries the older one
+        (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),  # the C library then tries clone
     )
     code = b"".join(struct.pack("=HBBI", *step) for step in steps)
     nothing = ctypes.c_ulong(0)

@@ -1,6 +1,6 @@
 """A runner with observers around each timed run; they add figures and can neither stop nor change it.
 
-Its abilities are those of the runner inside, and nobody watches those.
+Its abilities are those of the runner inside, without observers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from perfdojo_sdk.hookspecs.types import (
 
 @dataclass(frozen=True)
 class Observed(Wrapper):
-    """``runner`` and who watches it, each with its owner; ``blame(owner, cause)`` hears of failures."""
+    """``runner`` with observers, each with its owner; a failure of one calls ``blame(owner, cause)``."""
 
     runner: Runner
     watching: tuple[tuple[Observer, object], ...]

@@ -1,4 +1,4 @@
-"""The memory of a loaded shared object that calls can write: what its static variables lie in."""
+"""The writable memory of a loaded shared object, where its static variables are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 _libc = ctypes.CDLL(None)
 _libc.dladdr.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
 
-#: Of an ELF file of 64 bits: what it begins with; where its program headers are, how long and how many.
+#: The first bytes of a 64-bit ELF file, and formats for the place, size and number of program headers.
 _MAGIC = b"\x7fELF\x02"
 _OFFSET, _SIZES, _HEADER = struct.Struct("32x Q"), struct.Struct("54x 2H"), struct.Struct("2I 6Q")
 _LOADED, _THREADS, _WRITABLE = 1, 7, 2
@@ -72,7 +72,7 @@ class _Loaded(ctypes.Structure):
 
 
 def _of_this_thread(base: int) -> int:
-    """Address of the variables that each thread has of its own; 0: it has none yet."""
+    """Address of the object's thread-local variables in this thread; 0 if there are none yet."""
     found = 0
 
     def look(loaded: Any, size: int, _: int) -> int:

@@ -1,4 +1,4 @@
-"""The state that a kernel must preserve: its caller's floating-point environment and what its process has.
+"""The state that a kernel must preserve: its caller's floating-point environment and state of the process.
 
 The floating-point environment is observed through arithmetic, which works on every processor: control words
 contain further bits, which differ between processors.
@@ -55,12 +55,12 @@ def _tiny(dtype: str) -> Numbers:
 
 
 def _denormal(dtype: str) -> Numbers:
-    """One made from its bits: arithmetic might not make it."""
+    """A denormal number, made from its bits, since arithmetic may flush it to zero."""
     return np.array([1 << 10], f"u{dtype[1]}").view(dtype)
 
 
 def _bits(numbers: Numbers) -> bytes:
-    # A long double has bytes that nobody writes: as decimal digits it has none.
+    # A long double has padding bytes with any content, so its decimal digits are compared.
     if numbers.dtype == np.longdouble:
         return " ".join(np.format_float_scientific(n, unique=True) for n in numbers).encode()
     return numbers.tobytes()
@@ -73,7 +73,7 @@ def _told(name: str) -> int | None:
 
 
 def _mathematics() -> ctypes.CDLL | None:
-    """The library of mathematics, which is one of its own in some systems."""
+    """The C library's mathematics, which is a library of its own on some systems."""
     try:
         return ctypes.CDLL("libm.so.6")
     except OSError:
@@ -83,7 +83,7 @@ def _mathematics() -> ctypes.CDLL | None:
 _M = _mathematics()
 
 
-#: What Linux tells of a thread, under the names of this module.
+#: Field in Linux's status of a thread -> its name in this module.
 _TOLD = {
     "Umask": "permissions of new files",
     "SigBlk": "blocked signals",
@@ -116,7 +116,7 @@ def surroundings() -> Mapping[str, object]:
 
 
 def _current_folder() -> tuple[int, int] | None:
-    """Its device and number: a name may lead elsewhere."""
+    """The device and inode of the current folder, since its name may lead elsewhere."""
     try:
         about = os.stat(".")
     except OSError:
@@ -125,7 +125,7 @@ def _current_folder() -> tuple[int, int] | None:
 
 
 def _environment() -> tuple[bytes, ...]:
-    """The variables as C has them: Python keeps a copy of its own."""
+    """The environment variables of the C library, of which Python has a copy of its own."""
     words = ctypes.POINTER(ctypes.c_char_p).in_dll(_C, "environ")
     found: list[bytes] = []
     while words and (word := words[len(found)]) is not None:
@@ -154,7 +154,7 @@ def threads_that_take_signals() -> list[int]:
 
 
 def _leaves_signals(thread: int) -> bool:
-    """True if it blocks all of ``_OF_CALLERS``, or has ended."""
+    """True if a thread blocks all of ``_OF_CALLERS``, or has ended."""
     try:
         with open(f"/proc/self/task/{thread}/status") as status:
             blocked = next((int(line.split()[1], 16) for line in status if line.startswith("SigBlk")), 0)
@@ -190,7 +190,7 @@ class Used:
     threads: int = 0
     resident: int = 0
     allocated: int = 0
-    """Bytes from ``malloc``; 0 where that does not tell."""
+    """Bytes from ``malloc``; 0 if that is unknown."""
 
     @staticmethod
     def now() -> Used:

@@ -1,10 +1,9 @@
-"""A process and all that descends from it: what they take together, and the end of all of them.
+"""A process with all its descendants: their memory and number, and how to end all of them.
 
-A process may leave its session and its parent; it cannot leave whoever adopts orphans (*child subreaper*,
-see ``prctl(2)``). So somebody who adopts stands above everything that is not trusted, and looks for children
-until there are none. Also a script, ``process_tree.py SCRIPT FOLDER PARENT``, which runs SCRIPT in a child
-and is that somebody.
-Linux only; only the standard library is imported, so that a start costs little.
+A process may leave its session and its parent, but not an ancestor that adopts orphans (a *child subreaper*,
+see ``prctl(2)``). So a process that adopts is the parent of all untrusted ones, and kills children until
+there are none. This file is also a script for such a process: ``process_tree.py SCRIPT FOLDER PARENT`` runs
+SCRIPT in a child. Linux only; only the standard library is imported, so that a start costs little.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-#: Of prctl(2).
+#: Options of prctl(2): the signal when the parent dies, becoming a subreaper, asking for that.
 _DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
-#: After this long, what cannot be killed is left alone: it hangs in the kernel of the system.
+#: Seconds after which processes that cannot be killed are left alone: they hang in the system's kernel.
 PATIENCE_S = 10.0
 
 
@@ -69,14 +68,14 @@ def usage(pids: Iterable[int], limit: int) -> Usage:
 def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None = None) -> None:
     """Kill ``roots()`` and all their descendants until nobody is left. Their orphans must become roots.
 
-    One that forks and ends, over and over, may never be met alive. So the parent of the roots gives
-    ``reap``, which waits for one of them if that has ended: nobody is left when there is no root any more.
+    A process that forks and ends, over and over, may never be found alive. So if the caller is the parent of
+    the roots, it gives ``reap``, which collects a root that has ended: all are gone when no root is left.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         found = list(roots())
         for pid in found:
-            _kill(pid)  # before looking any further, which takes time
+            _kill(pid)  # before searching for descendants, which takes time
         living = [pid for pid in with_descendants(found) if _status(pid)[0] not in "ZX"]
         for pid in living:
             _kill(pid)
@@ -90,7 +89,7 @@ def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None
 
 
 def _kill(pid: int) -> None:
-    """The process and, at one stroke, all that did not leave its group."""
+    """Kill a process and, at the same moment, its process group."""
     with suppress(ProcessLookupError, PermissionError):
         group = os.getpgid(pid)
         if group != os.getpgrp():
@@ -108,7 +107,8 @@ def reap(pid: int) -> None:
 def ended(pid: int, flags: int = 0) -> int | None:
     """The exit status of a child of this process, negative for a signal; waits for it without ``WNOHANG``.
 
-    None: it has not. One that has itself traced tells of each stop as others tell of their end.
+    None if it has not ended. A child that asked to be traced reports each stop in the way others report their
+    end.
     """
     while True:
         found, status = os.waitpid(pid, flags)
@@ -137,7 +137,7 @@ def _status(pid: int) -> tuple[str, int]:
     """A process's state, ``X`` when it is gone, and its parent."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
-            # The name, which anybody may choose, stands in brackets.
+            # The name is in brackets and may contain anything, so look behind the last bracket.
             state, parent = file.read().rpartition(b")")[2].split()[:2]
     except (OSError, ValueError):
         return "X", 0
@@ -164,7 +164,7 @@ def _resident(pid: int) -> int:
 
 
 def _share(pid: int) -> int:
-    """Resident memory, of shared pages the process's part."""
+    """Resident memory of a process, with its share of shared pages."""
     try:
         with open(f"/proc/{pid}/smaps_rollup") as file:
             return next(int(line.split()[1]) << 10 for line in file if line.startswith("Pss:"))
@@ -184,7 +184,7 @@ def main(script: str, folder: str, parent: int) -> None:
     signal.signal(signal.SIGTERM, leave)
     _prctl(_DEATH_SIGNAL, ctypes.c_ulong(signal.SIGTERM))
     if os.getppid() != parent:
-        return  # it died before it was asked for a signal
+        return  # the parent died before this process asked for a signal
     status = 1
     with adopting():
         child = os.fork()

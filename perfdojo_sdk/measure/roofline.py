@@ -47,14 +47,15 @@ def _traffic(
     for name, cache in sorted(figures.caches.items(), key=lambda item: item[1].bytes):
         if read + written <= cache.bytes * (1 if cache.shared else threads):
             speed = _cache_speed(cache, threads)
-            # A core stores while it loads: only the larger direction binds in a cache.
+            # A core loads and stores at the same time, so in a cache only the larger amount counts.
             return max(read, written) / (speed * 1e9), f"{name} {speed:.4g} GB/s"
     many = threads > 1
     copy = memory.best_copy_gbs(threads)
     reads = (memory.read_gbs_all if many else None) or memory.read_gbs
     writes = (memory.write_gbs_all if many else None) or memory.write_gbs
     both = min(read, written)
-    # As much as is both read and written moves at the speed of a copy, the rest one way.
+    # The amount that is both read and written moves at the speed of a copy, the rest at that of one
+    # direction.
     seconds = 2 * both / copy + (read - both) / reads + (written - both) / writes
     speed = (read + written) / seconds
     return seconds / 1e9, f"memory {speed:.4g} GB/s"
@@ -69,7 +70,7 @@ def _cache_speed(cache: CacheLevel, threads: int) -> float:
 def _operations(program: Program) -> int:
     """Additions and multiplications of all statement instances, accumulations among them.
 
-    Those in the statement's own dtype: what is converted from another one may have run at a higher peak.
+    Only those in the statement's own dtype count; others may have run at a higher peak.
     """
     total = 0
     for node in program.body:
@@ -83,12 +84,12 @@ def _operations(program: Program) -> int:
 
 
 def calibrated_figures(capabilities: Capabilities, found: Calibration) -> MachineFigures:
-    """The target's figures with those of this machine in their place."""
+    """The target's figures, replaced by those of this machine where they are known."""
     here = machine()
     caches = {}
     behind = found.read_gbs
     for cache, speed in reversed(list(zip(here.caches, found.cache_read_gbs, strict=True))):
-        # What comes from behind a cache comes through it: a slower probe met neighbours who used the cache.
+        # A cache is at least as fast as the memory behind it; a slower result was disturbed by others.
         behind = max(behind, speed)
         caches[f"L{cache.level}"] = CacheLevel(bytes=cache.bytes, shared=cache.shared, read_gbs=behind)
     memory = MemoryFigures(

@@ -1,9 +1,10 @@
-"""The parent's side of a measurement: start the child, watch it, believe only what adds up.
+"""The parent's side of a measurement: start the child, watch it, and check its answer.
 
-A child that dies, hangs, grows or multiplies is an ordinary :class:`Failure`. Code and words travel through
-files in a private folder that is always removed; arrays through memory that parent and child share, so that
-hundreds of megabytes are never written to a disk. What a kernel can do to either is to break its own answer:
-files that the parent needs are open before the child starts, and memory for results has its size for good.
+A child that crashes, hangs, uses too much memory or starts too many processes is an ordinary
+:class:`Failure`. Code and messages are files in a private folder that is always removed; arrays are in memory
+that parent and child share, so that hundreds of megabytes are never written to a disk. A kernel can only
+spoil its own answer: the parent opens the files that it needs before the child starts, and the size of the
+memory for results cannot change.
 """
 
 from __future__ import annotations
@@ -44,16 +45,17 @@ from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
 from perfdojo_sdk.measure.tools import signal_name
 
 _POLL_S = 0.02
-#: Memory of the child's interpreter itself, beside the kernel's and its arrays'; a fork has ours as well.
+#: Memory for the child's interpreter, in addition to the kernel's and its arrays'; a fork also has this
+#: process's.
 _INTERPRETER_BYTES = 256 << 20
 #: The child's clock may lag this far behind the parent's: scheduling, not cheating.
 _CLOCK_SLACK_S = 0.05
-#: The parent may hear so much later of the first mark than of the second.
+#: Seconds by which the parent may notice the first mark later than the second.
 _LATE_S = 0.5
-#: Processes and threads of a child and its descendants, beside some for each thread that was asked for.
+#: Most processes and threads of a child and its descendants, in addition to some for each requested thread.
 _MOST_TASKS = 128
 _TASKS_PER_THREAD = 8
-#: Marks that are looked at; a child sends two.
+#: Most marks that are read; a child sends two.
 _MOST_MARKS = 16
 
 
@@ -70,7 +72,7 @@ class Job:
     cpu: int | None = None
     """The one processor to run on."""
     trusted: bool = False
-    """Our own reference: one call, no search for cheats."""
+    """True for the SDK's own references: one call, without checks for cheats."""
     script: str = worker.__file__
     """The script that the child runs, with the folder as its only argument."""
     array_alignment: int = 1
@@ -80,13 +82,13 @@ class Job:
     modules: tuple[str, ...] = tuple(
         dict.fromkeys(str(Path(module.__file__ or "").parents[1]) for module in (np, perfdojo_sdk))
     )
-    """Folders where it finds modules. ``site`` is not asked: what that reads at each start takes longer than
-    many a kernel."""
+    """Folders in which the child finds modules, without ``site``, which takes longer to start than many
+    kernels run."""
     sets: int = 0
     """Inputs and outputs stand in sets, one behind the other; the kernel is called for each. 0: one call."""
     forks: bool = False
-    """The child is a fork of this process, not a new interpreter: the same limits and checks, some fifty
-    times as quick to start. Not beside other threads."""
+    """True if the child is a fork of this process, not a new interpreter: the same limits and checks, and a
+    start some fifty times as fast. Not allowed with other threads in this process."""
 
 
 @dataclass
@@ -112,16 +114,18 @@ def execute(job: Job) -> list[Measurement | Failure]:
 
 
 def _together(job: Job, artifacts: Sequence[Artifact]) -> list[Measurement | Failure]:
-    """Kernels that share a child. One that takes it down, or its clock, and fails alone too is left out."""
+    """Run kernels in one child. A kernel that crashes it, or falsifies its clock, and fails alone too, is
+    left out."""
     found, guilty = _attempt(job, artifacts)
     if guilty is None and all(map(at_fault, found)):
-        # On a busy machine the parent may hear late of the child's marks; a cheat cheats again.
+        # On a busy machine the parent may notice the child's marks late; a second run tells that from a
+        # cheat.
         found, guilty = _attempt(job, artifacts)
     if len(artifacts) < 2 or (guilty is None and not all(map(at_fault, found))):
         return found
     alone = {} if guilty is None else {guilty: _together(job, [artifacts[guilty]])[0]}
     if not any(isinstance(result, Failure) for result in alone.values()):
-        # It was seen last, which is all: another one may have changed the process that they share.
+        # It only ran last: another kernel may have changed the process that they share.
         others = [k for k in range(len(artifacts)) if k not in alone]
         alone |= {k: _together(job, [artifacts[k]])[0] for k in others}
     left = [k for k in range(len(artifacts)) if not isinstance(alone.get(k), Failure)]
@@ -305,7 +309,8 @@ def _write(folder: Path, job: Job, artifacts: Sequence[Artifact], channels: _Cha
                 "stop_above_s": request.stop_above_s,
                 "precision": request.precision,
                 "first_look": request.first_look,
-                # Others than the plain calls start from one thread: a fork of more has no pool of its own.
+                # Executions run in a fork, where a thread pool would be missing: only for requests of one
+                # thread.
                 "executions": request.executions if request.threads == 1 else (),
                 "thread_counts": request.thread_counts,
                 "busy_threads": request.busy_threads,
@@ -321,7 +326,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
     The first of ``files`` is the other end of the pipe that is listened to.
     """
     folder, ending = folders[0], _Ending()
-    # Open from the start: whatever a kernel puts in their place later is not looked at.
+    # Opened before the child starts, so that files which a kernel puts in their place are not read.
     with open(folder / "said", "w+b") as said, open(folder / "running", "rb") as running:
         try:
             child = _start(folders, job, said.fileno(), files)
@@ -360,7 +365,7 @@ def _start(folders: list[Path], job: Job, said: int, files: tuple[int, ...]) -> 
                 worker.main(str(folder))
 
         return Forked(work, said, files)
-    # One thread of numpy's own: the child calls kernels, not linear algebra.
+    # One thread for NumPy: the child calls kernels, and needs no linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(job.modules)
     return Interpreted(job.script, str(folders[0]), environment, said, files)
@@ -382,7 +387,7 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
 
 
 def _listen(pipe: int, marks: list[tuple[str, float]]) -> None:
-    """Wait one poll; note when a mark comes. A child that ends closes the pipe and wakes us."""
+    """Wait for one polling interval; note when a mark comes. The end of the child closes the pipe."""
     ready, _, _ = select.select([pipe], [], [], _POLL_S)
     if ready:
         now = time.perf_counter()
@@ -455,7 +460,7 @@ def time_problem(answer: Answer, request: RunRequest, ending: _Ending) -> Failur
 
 
 def clock_problem(counted_s: float, seen_s: float | None) -> Failure | None:
-    """The child's own clock against this process's: a kernel may have slowed the former."""
+    """The failure if the child's clock differs from this process's, since a kernel may have slowed it."""
     if seen_s is None or 0.9 * seen_s - _CLOCK_SLACK_S < counted_s < 1.1 * seen_s + _LATE_S:
         return None
     return runner_fault(f"the child's clock counted {counted_s:.3f} s of {seen_s:.3f} s: {_TAMPERS}")

@@ -1,7 +1,7 @@
 """Arrays in memory that a child can be given as an open file, without a copy for each child.
 
-Pages that nobody touched before are dear, above all on virtual machines: hundreds of megabytes of inputs
-are drawn once and read by every run of a kernel and of its references. The file is open for reading only.
+The first use of a page is slow, above all on virtual machines. So hundreds of megabytes of inputs are drawn
+once, and read by every run of a kernel and of its references. The child's file is open for reading only.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ def ratio_by_rounds(
     a percentile bootstrap interval.
 
     ``turns``: seconds of the calls of each round. Conditions are equal for both within a round, but change
-    between rounds: where memory is shared, times fall on two levels, and the level of the median over all
-    calls is random. For the same reason calls of one turn are correlated, and the bootstrap resamples
-    rounds. ValueError when there is no round, when one has no times, or when one kernel has more than the
-    other.
+    between rounds: if memory is shared with others, there are fast and slow rounds, and the median over all
+    calls is one or the other by chance. For the same reason calls of one turn are correlated, and the
+    bootstrap resamples rounds. ValueError when there is no round, when one has no times, or when one kernel
+    has more than the other.
     """
     if not turns or len(turns) != len(reference) or not all(map(len, (*turns, *reference))):
         raise ValueError("a ratio needs times on both sides in every round")

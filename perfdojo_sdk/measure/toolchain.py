@@ -1,4 +1,4 @@
-"""Find a C compiler and turn sources into a shared object, or into a reason why not.
+"""Find a C compiler and compile sources into a shared object, or give the reason why that failed.
 
 Any of gcc, clang or the ``ziglang`` wheel will do. A compiler error is a result like any other;
 only a machine without a compiler is an error of the user's.
@@ -53,8 +53,8 @@ class Compiled:
 #: Loop transformations on GCC's own trees: clang warns of these flags, zig refuses them.
 _PASSES_OF_GCC = ("-ftree-", "-fno-tree-", "-fno-predictive-commoning", "-fno-loop-")
 
-#: Passes of GCC that change the order of iterations where they think that nobody can tell. It was seen to be
-#: wrong about that (version 12, in the first three), so nothing is compiled with them.
+#: Flags against passes of GCC that change the order of iterations if they find it safe. Version 12 was seen
+#: to be wrong in the first three, so nothing is compiled with them.
 IN_ORDER = (
     "-fno-tree-loop-vectorize",
     "-fno-tree-loop-distribution",
@@ -83,7 +83,7 @@ class Toolchain:
 
     @property
     def is_gcc(self) -> bool:
-        """Also one for another processor, whose name goes before."""
+        """True for GCC, also as a cross compiler, which has a prefix in its name."""
         return self.version.partition(" ")[0].endswith("gcc")
 
     def spelled(self, flags: Iterable[str]) -> Iterable[str]:
@@ -139,7 +139,7 @@ class Toolchain:
             return Compiled(made, ended.said[:_MOST_NOTES])
 
     def _known_headers(self, sources: Mapping[str, str], options: tuple[str, ...]) -> tuple[str, ...]:
-        """Options that spare the compiler the headers it has parsed before."""
+        """Options with which the compiler uses precompiled headers."""
         if not self.is_gcc:
             return ()
 
@@ -147,13 +147,13 @@ class Toolchain:
             ended = run_tool([*self.command, *arguments], folder, _HEADERS_TIMEOUT_S)
             return ended is not None and ended.status == 0
 
-        # What the linker is told may also matter to the preprocessor: -pthread defines a name.
+        # Flags for the linker may also matter to the preprocessor: -pthread defines a macro.
         told = (flag for flag in self.link_flags if not flag.startswith("-l"))
         return _HEADERS.options(self.command, (*options, *told), sources, compile)
 
 
 def _summary(said: str) -> str:
-    """The commonest error message, how often it came, then what the compiler said in full."""
+    """The commonest error message and its count, then the compiler's whole output."""
     messages = Counter(m.strip() for m in _DIAGNOSTIC.findall(said) if m.strip())
     if not messages:
         return said.strip()[:_MOST_NOTES]
@@ -235,7 +235,7 @@ def answering(command: tuple[str, ...], link_flags: tuple[str, ...] | None = Non
         return None
     version = (answer.said.strip().splitlines() or ["version unknown"])[0][:_MOST_VERSION]
     if link_flags is None:
-        # zig would first build a C library of its own; the process that loads the kernel has one.
+        # zig would first build a C library, although the process that loads the kernel has one.
         is_zig = "zig" in Path(command[0]).name or "ziglang" in command
         link_flags = ("-nostdlib",) if is_zig else ("-pthread", "-lm")
     return Toolchain(command, version, link_flags)

@@ -1,7 +1,7 @@
-"""Compilers and other programs of the user's: bounded in time and in words, ended with what they started.
+"""Runs of compilers and other programs, with limits of time and output; they end with all that they started.
 
-A program has ended when its process has. Who holds its output open longer, as the servers of compiler caches
-do, is neither waited for nor disturbed.
+A program has ended when its process has. Processes that hold its output open for longer, such as servers of
+compiler caches, are neither waited for nor disturbed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from perfdojo_sdk.measure import process_tree
 
-#: Bytes that are kept of what a program says, from the beginning: the first error is the one that counts.
+#: Most bytes that are kept of a program's output, from its start, since the first error matters.
 MOST_OUTPUT = 1 << 20
 _CHUNK = 1 << 16
 _POLL_MS = 20
@@ -41,7 +41,7 @@ def run_tool(
 
     ``errors``: where they go, by default among the rest. OSError when it does not start.
     """
-    # What it keeps for a moment goes with its folder, also when it is killed and cannot clean up.
+    # Its temporary files are in its folder, so that they are removed even if it is killed.
     place = {} if folder is None else {"TMPDIR": os.path.abspath(folder)}
     # Messages in English whatever the user's language; a session of its own, so that it can be ended as one.
     process = subprocess.Popen(
@@ -73,11 +73,11 @@ def _listen(process: subprocess.Popen[bytes], output: int, deadline: float) -> b
     waiting.register(output, select.POLLIN)
     while time.monotonic() < deadline:
         if waiting.poll(poll_ms) and not _take(output, said):
-            # Nobody is left to say anything, so the end is near.
+            # The output is closed, so the process will end soon.
             waiting.unregister(output)
             poll_ms = 1
         if process.poll() is not None:
-            # What it said last is still in the pipe, which others may go on to fill.
+            # Read the rest of its output; other processes may go on writing to the pipe.
             while len(said) < MOST_OUTPUT and _take(output, said):
                 pass
             return bytes(said)
@@ -85,7 +85,8 @@ def _listen(process: subprocess.Popen[bytes], output: int, deadline: float) -> b
 
 
 def _take(output: int, said: bytearray) -> bool:
-    """Read once, keep what there is room for; False when there is nothing, or will be nothing any more."""
+    """Read once and keep as much as there is room for; False when there is no output, or the pipe is
+    closed."""
     try:
         chunk = os.read(output, _CHUNK)
     except BlockingIOError:
@@ -97,7 +98,7 @@ def _take(output: int, said: bytearray) -> bool:
 def _end(process: subprocess.Popen[bytes]) -> None:
     """End the process, its group and its descendants."""
     with suppress(ProcessLookupError):
-        os.kill(process.pid, signal.SIGSTOP)  # it starts nothing more, and its children stay its own
+        os.kill(process.pid, signal.SIGSTOP)  # so that it starts no more processes, and keeps its children
     process_tree.end(lambda: process_tree.children(process.pid))
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
@@ -108,12 +109,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:  # one of those that have none
+    except ValueError:  # a signal without a name
         return f"signal {number}"
 
 
 def write_sources(folder: str | Path, sources: Mapping[str, str]) -> str:
-    """Put texts into a folder; what is wrong with their names, or "" when all are there.
+    """Put texts into a folder; returns the fault of a name, or "" when all files are written.
 
     Names are plain: they stay in the folder, and no compiler takes them for an option.
     """

@@ -1,11 +1,11 @@
-"""The child process: calls compiled kernels and believes nothing that they do.
+"""The child process: calls compiled kernels and checks everything that they do.
 
 Started by :mod:`perfdojo_sdk.measure.sandbox` as a plain script on a private folder that holds
 ``job.json`` and the shared objects; leaves ``result.json`` there. Inputs and outputs stand in memory
 that the parent shares, behind open files. Beside a few small modules only ctypes and numpy are imported, so
 that a start costs a tenth of a second.
 
-What is asked of each call stands in ``kernel_calls.py``; here is in what order kernels are called, and timed.
+``kernel_calls.py`` has the checks of each call; this module has the order of calls, and the timing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SAMPLES = 1024
 MOST_SETS = 4096
 MOST_CALLS = 10_000
 FEWEST_TIMES = 10
-#: Of each file that the child writes; results go into memory.
+#: Largest file that the child may write; results go into memory.
 MOST_FILE_BYTES = 64 << 20
 
 
@@ -63,7 +63,7 @@ def spread_of_median(times: list[float]) -> float:
 
 
 class Contender:
-    """A kernel in the race: what it gave, how long it took, whether it still counts."""
+    """A kernel in the race: its results, its times, and the failure if it no longer counts."""
 
     def __init__(self, number: int, job: dict[str, Any], kind: type[Kernel] = Kernel) -> None:
         self.number, self.job, self.kind = number, job, kind
@@ -80,7 +80,7 @@ class Contender:
         """Seconds of all calls between the clock's marks."""
         self.stopped = False
         self.timed_enough = False
-        """One call took all the time that there is for timing."""
+        """True if one call took all the time for timing."""
         self.executions: Sequence[str] = ()
         """The executions that were run on it."""
 
@@ -100,7 +100,7 @@ class Contender:
         )
 
     def library(self, kind: str = "so") -> str:
-        """A kernel may have changed the current folder, so the file is named in full."""
+        """The kernel's file as a full path, since a kernel may have changed the current folder."""
         return os.path.join(self.job["folder"], f"k{self.number}.{kind}")
 
     def first_call(self, memory: Memory) -> None:
@@ -137,7 +137,8 @@ class Contender:
         return limit is not None and seconds > limit
 
     def prepare(self, sets: list[Memory], positions: list[np.ndarray[Any, Any]]) -> None:
-        """Know the result on every set, and that a library which saw no other set agrees."""
+        """Record the result on every set, and check that a freshly loaded library, which saw no other set,
+        agrees."""
         assert self.kernel
         if self.job["first_look"]:
             self.references = [[bits[at] for bits, at in zip(self.first, positions, strict=True)]]
@@ -153,7 +154,7 @@ class Contender:
         compare(sets[1], second, "depend on earlier calls (a cached result?)")
 
     def finish(self, sets: list[Memory]) -> None:
-        """New inputs at old addresses must give their own result, after any number of calls."""
+        """Check at the end that new inputs at old addresses give their own result."""
         assert self.kernel
         if self.job["first_look"]:
             return
@@ -187,7 +188,8 @@ class Race:
         self.repeat.restype = ctypes.c_int
 
     def run(self) -> int:
-        """Returns the nanoseconds that this process's clock counted; marks them for the parent."""
+        """Run the race; returns its nanoseconds by this process's clock, and sends the parent a mark at
+        either end."""
         for contender in self.contenders:
             self.attempt(contender, lambda c: c.prepare(self.sets, self.positions))
         for memory in self.sets:
@@ -256,7 +258,7 @@ class Race:
         contender.stopped = contender.too_slow(min(contender.seconds))
 
     def check_samples(self, contender: Contender, number: int) -> None:
-        """Random elements of the last result; poisoned again, since a later call must write them."""
+        """Compare random elements of the last result, and poison them, since a later call must write them."""
         memory = self.sets[number]
         for now, then in zip(samples(memory, self.positions), contender.references[number], strict=True):
             if (now != then).any():
@@ -271,7 +273,7 @@ class Race:
 def attempt(contender: Contender, action: Any) -> None:
     """Run one step of a contender that still counts; note the first reason why it no longer does.
 
-    How the thread computes with floats is put back: the next step may be another contender's.
+    The thread's floating-point environment is restored, since the next step may be another contender's.
     """
     if not contender.alive:
         return
@@ -297,20 +299,20 @@ def number_of_sets(job: dict[str, Any]) -> int:
     wanted = 3 * job["last_cache_bytes"] // max(size, 1) + 2
     possible = job["memory_bytes"] // 2 // max(size, 1)
     sets = int(max(2, min(wanted, possible, MOST_SETS)))
-    # What the limits keep from being cold is not called so.
+    # If the limits allow too few sets for cold caches, the times do not count as cold.
     job["cold"] = sets >= wanted or sets * size > 2 * job["last_cache_bytes"]
     return sets
 
 
 def limit(kind: int, value: int) -> None:
-    """A limit once set for an earlier job of this process is only made tighter."""
+    """Set a resource limit; a limit that an earlier job of this process set is only made stricter."""
     _, hard = resource.getrlimit(kind)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     resource.setrlimit(kind, (value, value))
 
 
 def limit_resources(job: dict[str, Any]) -> None:
-    """No core dump; die with the parent; no rights by running a program; space, time and files bounded."""
+    """Limit memory, time and files; no core dumps, no new privileges, and the end of the parent is fatal."""
     prctl = ctypes.CDLL(None).prctl
     prctl(1, ctypes.c_ulong(signal.SIGKILL))
     prctl(38, ctypes.c_ulong(1), ctypes.c_ulong(0), ctypes.c_ulong(0), ctypes.c_ulong(0))
@@ -347,7 +349,7 @@ def run_trusted(job: dict[str, Any]) -> None:
 
 
 def read_job(folder: str) -> dict[str, Any]:
-    """Go to the folder and take what is to be done there, within its limits."""
+    """Change to the folder, read the job, and set its limits."""
     os.chdir(folder)
     with open("job.json") as file:
         job: dict[str, Any] = json.load(file)
@@ -358,9 +360,9 @@ def read_job(folder: str) -> dict[str, Any]:
 
 
 def leave_result(result: dict[str, Any], folder: str = ".") -> None:
-    """Written aside first: a result is there whole or not at all.
+    """Write the result to another file and rename it, so that it is complete or absent.
 
-    A kernel may have put a link in its place, which is not followed.
+    If a kernel has put a link in its place, the link is not followed.
     """
     part = os.path.join(folder, "result.json.part")
     with suppress(FileNotFoundError):
@@ -414,5 +416,5 @@ def __getattr__(name: str) -> object:
 
 if __name__ == "__main__":
     main(sys.argv[1])
-    # A kernel's threads or exit handlers have no say any more.
+    # Exit at once, without a kernel's threads and exit handlers.
     os._exit(0)

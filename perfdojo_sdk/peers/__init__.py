@@ -1,4 +1,4 @@
-"""Other systems beside ours, each in a process of its own, on the same inputs, in turns.
+"""Comparison with other systems, each in a process of its own, on the same inputs, in turns.
 
-They come with the extra ``bench``; nothing here imports one before its own process does.
+The extra ``bench`` installs them; a system is imported only in its own process.
 """

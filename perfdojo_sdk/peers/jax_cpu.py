@@ -16,7 +16,7 @@ Formula = Callable[..., Any]
 
 
 def start(threads: int, library: str) -> Jax:
-    # The caller waits for each result: handing the work to another thread would only add to it.
+    # The caller waits for each result, so passing the work to another thread would only take longer.
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     return Jax()
 
@@ -95,7 +95,7 @@ def _fresh(operator: Operator, formula: Formula) -> Bind:
 
 
 def _donated(operator: Operator, formula: Formula) -> Bind:
-    """The last result's memory becomes the next one's."""
+    """A call whose result takes over the memory of the last result."""
     compiled: list[Any] = []
 
     def bind(inputs: list[Array], out: Callable[[], Array]) -> Call:

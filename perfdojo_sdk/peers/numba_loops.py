@@ -1,7 +1,7 @@
-"""numba: the loops that a careful user writes, fast math, parallel when there are several threads.
+"""numba: the loops that a careful user writes, with fast math, parallel if there are several threads.
 
-Products are also tried as ``np.dot``, which numba hands to SciPy's BLAS, and the exponential also as a
-polynomial, since numba's own is not vectorised without a library that pip does not bring.
+Products are also tried as ``np.dot``, which numba passes to SciPy's BLAS, and the exponential also as a
+polynomial, since numba's own is not vectorised without a library that pip does not install.
 """
 
 from __future__ import annotations
@@ -97,7 +97,8 @@ def _reducemean(y, x):  # type: ignore[no-untyped-def]
 
 
 def _batchnorm(y, x, w, b):  # type: ignore[no-untyped-def]
-    """Statistics row by row while the row is in cache, put together in double precision."""
+    """A batch normalisation with statistics row by row, while the row is in cache, added in double
+    precision."""
     images, channels, height, width = x.shape
     means = np.empty((channels, images))
     squares = np.empty((channels, images))

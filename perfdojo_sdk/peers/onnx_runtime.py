@@ -135,7 +135,7 @@ def _batchnorm_by_deviations(graph: _Graph) -> None:
 
 
 def _batchnorm_by_squares(graph: _Graph) -> None:
-    """Fewer passes over the images: the variance is the mean square less the square of the mean."""
+    """The same with fewer passes over the images: the variance is the mean square less the squared mean."""
     axes = graph.constant([0, 2, 3], np.int64)
     mean = graph.node("ReduceMean", "i0", axes, keepdims=1)
     count = graph.operator.output[0] * graph.operator.output[2] * graph.operator.output[3]

@@ -36,7 +36,7 @@ class Operator:
     inputs: tuple[Shape, ...]
     output: Shape
     operations: int = 0
-    """Multiplications and additions of the formula; 0 where nobody asks."""
+    """Multiplications and additions of the formula; 0 if they are not needed."""
 
     @property
     def read_bytes(self) -> int:
@@ -52,7 +52,7 @@ class Operator:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Under which there may be kernels: one of the operator's own, or one for all its shapes."""
+        """Names under which there may be kernels: the operator's own, or one for all its shapes."""
         return self.name, self.family
 
     def draw(self, number: int) -> list[Array]:
@@ -71,17 +71,18 @@ class Operator:
 
 
 def empty(shape: Shape) -> Array:
-    """Memory of its own, in huge pages where there are any, given back when the array goes."""
+    """An uninitialised array in new memory, in huge pages if there are any, freed with the array."""
     memory = mmap(-1, 4 * prod(shape), flags=MAP_PRIVATE | MAP_ANONYMOUS)
     try:
         memory.madvise(MADV_HUGEPAGE)
     except OSError:
-        pass  # a kernel without huge pages: slower, for all contenders alike
+        pass  # a system without huge pages: slower for all contenders
     return np.frombuffer(memory, np.float32).reshape(shape)
 
 
 def places(operator: Operator) -> Array:
-    """Flat positions of the output to look at: one at random in each of equal strata, first and last."""
+    """Flat positions of the output to compare: a random one in each of equal strata, the first and the
+    last."""
     size = prod(operator.output)
     edges = np.linspace(0, size, min(SAMPLES, size) + 1).astype(np.int64)
     inside = np.random.default_rng(0).integers(edges[:-1], edges[1:])
@@ -101,9 +102,9 @@ def error(operator: Operator, result: Any, expected: Array) -> float:
 def input_sets(operator: Operator, cache_bytes: int) -> int:
     """The number of sets of arrays among which the calls rotate.
 
-    One when all data fit the last-level cache of ``cache_bytes`` (the row is "warm"), or when they are
-    so many times larger that nothing of use survives a call. Otherwise as many as make
-    three caches full, at least two.
+    One if all data fit the last-level cache of ``cache_bytes`` (the row is "warm"), or if they are so much
+    larger that no useful data stays in it after a call. Otherwise as many as fill three caches, and at least
+    two.
     """
     if not is_cold(operator, cache_bytes) or operator.bytes > 12 * cache_bytes:
         return 1
@@ -215,7 +216,7 @@ _REFERENCES: dict[str, Callable[[list[Array], _Where], Array]] = {
 }
 
 
-#: What there is a right answer for, and what every contender is asked for.
+#: The operators that have a reference, which every contender has to compute.
 FAMILIES = frozenset(_REFERENCES)
 
 

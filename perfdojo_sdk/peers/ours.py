@@ -1,4 +1,4 @@
-"""Our library as a user calls it from Python: a kernel bound to its arrays, as two of the peers' are."""
+"""The SDK's library as a user calls it from Python: a kernel bound to its arrays, as for two of the peers."""
 
 from __future__ import annotations
 

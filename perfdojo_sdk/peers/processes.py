@@ -1,4 +1,4 @@
-"""A contender seen from the parent: start its process with the right environment, ask, and survive it."""
+"""The parent's side of a contender: starts its process with the right environment and sends it requests."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from typing import Any
 
 from perfdojo_sdk.peers.systems import Peer
 
-#: Freed memory stays with the process and large blocks come in huge pages. With glibc's own settings a
-#: system that returns fresh memory pays for zeroed pages at every call, several times the operator's cost.
-#: The last setting keeps the slivers of an aligned block out of the thread's cache: there, they would
-#: never join the block again when it is freed, and glibc would take new memory for the next one.
+#: Settings of the allocator: freed memory stays with the process, and large blocks are in huge pages. With
+#: glibc's defaults, a system that returns new memory would wait for zeroed pages at every call, for several
+#: times the operator's time. The last setting keeps the remainders of an aligned block out of the thread's
+#: cache, where they would not be merged with the block when it is freed, so that glibc would take new memory
+#: for the next one.
 ALLOCATOR = (
     "glibc.malloc.mmap_max=0:glibc.malloc.trim_threshold=17179869184:glibc.malloc.top_pad=67108864:"
     "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1:glibc.malloc.tcache_max=32"
@@ -29,7 +30,8 @@ class Lost(Exception):
 
 
 def environment(threads: int) -> dict[str, str]:
-    """Settings that a framework reads when it starts; the rest is in the modules of the peers."""
+    """Environment variables that frameworks read when they start; other settings are in the peers'
+    modules."""
     counts = ("OMP", "MKL", "OPENBLAS", "NUMBA", "TBB")
     return {
         **os.environ,
@@ -57,7 +59,8 @@ class Process:
         self._process: subprocess.Popen[bytes] | None = None
 
     def launch(self) -> None:
-        """Begin to start; :meth:`start` waits for it. Imports take seconds, so launch all first."""
+        """Begin the start, for which :meth:`start` waits. Imports take seconds, so launch all processes
+        first."""
         if self._process is not None:
             return
         self._ready = False
@@ -121,7 +124,7 @@ class Process:
         process, self._process = self._process, None
         if process is None:
             return 0
-        self._connection.close()  # the worker leaves when nobody is there
+        self._connection.close()  # the worker ends when the connection is closed
         try:
             process.wait(5)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""PyTorch eager: results go into preallocated tensors where the API can, images lie as it likes them."""
+"""PyTorch eager: results go into preallocated tensors if the API allows, images have its preferred layout."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FORMULAS: dict[str, Formula] = {
 }
 """Each operator in one expression; the result is fresh memory."""
 
-#: The same into a given output, with intermediate results in place.
+#: Each operator into a given output, with intermediate results in place.
 _INTO: dict[str, Callable[..., Tensor]] = {
     "add": lambda o, a, b: torch.add(a, b, out=o),
     "mul": lambda o, a, b: torch.mul(a, b, out=o),

@@ -11,7 +11,7 @@ from perfdojo_sdk.peers import pytorch
 from perfdojo_sdk.peers.operators import Operator
 from perfdojo_sdk.peers.systems import Bind
 
-#: Families whose time goes into products: kernels of several systems are tried for them.
+#: Families that are dominated by products; Inductor tries kernels of several systems for them.
 _PRODUCTS = ("matmul", "bmm", "swiglu", "conv2d")
 
 
@@ -38,7 +38,7 @@ class Compiled:
 
 
 def _stored(formula: pytorch.Formula) -> Callable[..., Any]:
-    """Inductor fuses the copy into the last loop, which then writes the given output."""
+    """The formula with a copy into the given output, which Inductor fuses into the last loop."""
 
     def store(out: torch.Tensor, *inputs: torch.Tensor) -> None:
         out.copy_(formula(*inputs))

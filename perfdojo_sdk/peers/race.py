@@ -13,9 +13,9 @@ from perfdojo_sdk.peers.operators import Operator, input_sets
 from perfdojo_sdk.peers.processes import Process
 
 SETTLE_SECONDS = 0.02
-"""Between turns: threads of the last one that still spin go to sleep."""
+"""A pause between turns, in which spinning threads of the last contender go to sleep."""
 TEMPORARIES = 2
-"""A contender may hold as much again in intermediate results."""
+"""Factor on the memory of a contender's data, for its intermediate results."""
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Entry:
     """Page faults of a call, in the mean of each turn."""
     variant: str = ""
     tried: dict[str, Any] = field(default_factory=dict)
-    """Every variant with the seconds of its trial, or why it was out."""
+    """Variant -> the seconds of its trial, or the reason why it was excluded."""
     error: float = 0.0
     """The largest seen, relative to the largest magnitude of the right answer."""
     failure: str = ""
@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def median(self) -> float | None:
-        """Seconds of a call, over all rounds; None without any, or when it is out."""
+        """Median seconds of a call, over all rounds; None without any, or after a failure."""
         seconds = [second for turn in self.turns for second in turn]
         return statistics.median(seconds) if seconds and not self.failure else None
 
@@ -75,9 +75,9 @@ class Runner:
 
 
 def race(processes: Sequence[Process], operator: Operator, rounds: int, cache_bytes: int) -> dict[str, Entry]:
-    """Each contender's times on ``operator``, or why it has none.
+    """Each contender's times on ``operator``, or the reason why it has none.
 
-    Where memory is too short for the data of all, each makes them anew for its turn.
+    If memory is too small for the data of all contenders, each makes them anew for its turn.
     """
     sets = input_sets(operator, cache_bytes)
     needed = len(processes) * sets * operator.bytes * TEMPORARIES
@@ -100,7 +100,7 @@ def race(processes: Sequence[Process], operator: Operator, rounds: int, cache_by
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping."""
+    """Bytes of memory that are available without swapping."""
     for line in Path("/proc/meminfo").read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10

@@ -1,7 +1,7 @@
-"""The contenders: each module knows one system, runs in a process of its own, and does its best.
+"""The contenders: each has a module of its own, which uses the system as well as possible in its own process.
 
-A contender offers one or more *variants* of an operator: other algorithms, other layouts, an output of
-ours or one of its own. The fastest that is right is the one that races.
+A contender offers one or more *variants* of an operator: other algorithms, other layouts, an output in given
+memory or in its own. The fastest correct variant takes part in the race.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from perfdojo_sdk.peers.operators import Array, Operator
 
 Call: TypeAlias = Callable[[], Any]
-"""Computes once and returns the result, as anything that NumPy reads without a copy."""
+"""Computes once and returns the result, as an object that NumPy reads without a copy."""
 
 Bind: TypeAlias = Callable[[list[Array], Callable[[], Array]], Call]
 """``bind(inputs, out)``: ``out()`` is memory for the result, made when first asked for."""
@@ -73,4 +73,4 @@ PEERS = {
 """The six that a summary needs."""
 
 ALL = {**PEERS, "tvm": Peer("TVM", "tvm_schedules", ("tvm",), "apache-tvm apache-tvm-ffi==0.1.14.post1")}
-"""All systems: TVM as well, whose schedules need a search of their own to be competitive."""
+"""All systems, including TVM, whose schedules need a search of their own to be competitive."""

@@ -1,7 +1,8 @@
-"""TVM: each operator in tensor expressions, with TVM's own schedule and, if it shall search, with its best.
+"""TVM: each operator in tensor expressions, with TVM's default schedule or the best one of a search.
 
-MetaSchedule makes as many trials as ``PERFDOJO_TVM_TRIALS`` says, for each operator anew: minutes for a
-hundred. Without that, TVM's default schedule stands, a loop nest and no rival; the version says which.
+MetaSchedule makes ``PERFDOJO_TVM_TRIALS`` trials for each operator, which takes minutes for a hundred.
+Without that variable, TVM uses its default schedule, a plain loop nest that is not competitive. The version
+in the output contains the number of trials.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A contender's process: pinned, it prepares an operator, checks it, and times calls when it is its turn.
+"""A contender's process: pinned, it prepares an operator, checks it, and times calls in its turns.
 
-It obeys messages on a connection, (verb, arguments...), and answers each with a dictionary; a failure is
-an answer too. Results are compared with float64 before the race and after every turn.
+It receives messages on a connection, (verb, arguments...), and answers each with a dictionary, which may be a
+failure. Results are compared with float64 before the race and after every turn.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TRIAL_SECONDS = 0.4
 
 
 class Preparation(Exception):
-    """No variant of the contender computes the operator rightly; the text says why."""
+    """Raised with the reason when no variant of the contender computes the operator correctly."""
 
 
 class Worker:
@@ -46,7 +46,7 @@ class Worker:
         self._choice = ""
         self._expected: list[Array] = []
         self._calls: list[Call] = []
-        self._inputs: list[list[Array]] = []  # kept here: not every system keeps what it reads from
+        self._inputs: list[list[Array]] = []  # kept alive here, since not every system does so
         self._outputs: dict[int, Array] = {}
         self._turns: Iterator[int] = iter(())
         self._seconds = 0.0
@@ -77,7 +77,7 @@ class Worker:
         return {"variant": self._choice, "tried": tried, "error": worst}
 
     def _try_all(self, operator: Operator, inputs: list[list[Array]]) -> dict[str, Any]:
-        """Each variant's time, or why it is out; the choice is the fastest."""
+        """Each variant's time, or the reason why it is excluded; the fastest is chosen."""
         tried: dict[str, Any] = {}
         for variant in self._variants:
             try:
@@ -103,7 +103,7 @@ class Worker:
         return worst
 
     def _output(self, operator: Operator, number: int) -> Array:
-        """Memory for the result of a set, in which an element that nobody writes is found out."""
+        """Memory for the result of a set, in which unwritten elements can be detected."""
         if number not in self._outputs:
             self._outputs[number] = empty(operator.output)
         self._outputs[number].fill(np.nan)
@@ -138,10 +138,10 @@ class Worker:
         return (time.perf_counter() - begin) / inner
 
     def release(self) -> dict[str, Any]:
-        """Give back the arrays; what was compiled stays for the next time."""
+        """Free the arrays; compiled code stays for the next time."""
         self._calls, self._inputs, self._outputs = [], [], {}
         gc.collect()
-        ctypes.CDLL(None).malloc_trim(0)  # also what the allocator was told to keep
+        ctypes.CDLL(None).malloc_trim(0)  # including memory that the allocator keeps
         return {}
 
 
@@ -182,7 +182,7 @@ def main() -> None:
             parent.send({"failure": f"{type(problem).__name__}: {problem}"})
             return
         parent.send({"version": worker.version})
-        gc.disable()  # a collection amid timed calls would be noise of our own
+        gc.disable()  # a garbage collection during timed calls would disturb them
         while True:
             try:
                 message = parent.recv()

@@ -1,14 +1,14 @@
-"""Find the plugins, and keep a broken one from stopping anybody else.
+"""Find and load the plugins, so that a broken one does not affect the others.
 
-Plugins are entry points of the group ``perfdojo_sdk.plugins``. Whatever goes wrong with one of them (it
-does not import, speaks another version of the contract, misspells a hook, raises) is recorded as a
+Plugins are entry points of the group ``perfdojo_sdk.plugins``. A fault of one of them (it cannot be imported,
+is for another version of the contract, misspells a hook, raises an error) is recorded as a
 :class:`Problem` with its stage, cause and remedy, and is raised only when a target of that plugin is
 asked for, or in strict mode.
 
-- :mod:`.discovery`: what is installed, by name, nothing imported; what of it a command needs.
-- :mod:`.plugin`: one plugin that was imported, and what is wrong with it.
-- :mod:`.calls`: calling hooks one by one, so that the plugin at fault is known.
-- :mod:`.registry`: everything that the plugins bring, by target.
+- :mod:`.discovery`: the installed plugins, by name and without an import, and those that a command needs.
+- :mod:`.plugin`: one imported plugin, and its faults.
+- :mod:`.calls`: calls of hooks, one plugin at a time, so that the plugin at fault is known.
+- :mod:`.registry`: everything that the plugins contribute, by target.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The registry brings NumPy and pydantic; who only asks what is installed does without."""
+    """Import the registry, which needs NumPy and pydantic, only when one of its names is used."""
     if name in ("Plugins", "load_plugins"):
         return getattr(import_module("perfdojo_sdk.plugins.registry"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Hooks are called one plugin at a time: what fails is known by name, and hurts nobody else.
+"""Calls of hooks, one plugin at a time: a failure is attributed to its plugin, and does not affect others.
 
-pluggy checks names and signatures and passes to each implementation the arguments that it asks for; the
-order, and what an answer or an exception means, is decided here.
+pluggy checks names and signatures and passes to each implementation the arguments that it asks for; this
+module decides the order, and handles answers and exceptions.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from perfdojo_sdk.plugins.plugin import (
     misfit_version,
 )
 
-#: So many things no plugin brings through one hook.
+#: Most items that a plugin may contribute through one hook.
 MOST_ITEMS = 10_000
 
 LOGGER = logging.getLogger("perfdojo_sdk.plugins")
 
 
 class HookCalls:
-    """The plugins that loaded, their problems, and how to ask them something."""
+    """The loaded plugins, their problems, and calls of their hooks."""
 
     def __init__(self, strict: bool) -> None:
         self.strict = strict
@@ -61,7 +61,7 @@ class HookCalls:
 
     @property
     def deprecations(self) -> tuple[tuple[str, str], ...]:
-        """(plugin, what of the last contract it still uses and what to use instead)."""
+        """(plugin, message about an old form that it uses and its replacement)."""
         return tuple(self._deprecations)
 
     def report(self, problem: Problem) -> None:
@@ -76,7 +76,7 @@ class HookCalls:
     def load(self, found: Installed) -> None:
         """Import a plugin."""
         try:
-            with within(limit_s()), redirect_stdout(sys.stderr):  # results are the command's own
+            with within(limit_s()), redirect_stdout(sys.stderr):  # stdout is for the command's results
                 module = found.entry.load()
         except KeyboardInterrupt:
             raise
@@ -88,7 +88,7 @@ class HookCalls:
         self.add(Plugin(found.name, found.distribution, found.version, module, declared=found.targets))
 
     def add(self, plugin: Plugin) -> None:
-        """Take in a plugin whose module is there."""
+        """Register a plugin whose module is imported."""
         if plugin.name in self._plugins:
             both = f"{self._plugins[plugin.name].distribution} and {plugin.distribution} both claim this name"
             self.report(Problem(plugin.name, "discovery", both, "uninstall one of them"))
@@ -114,7 +114,7 @@ class HookCalls:
         self._note_deprecations(plugin)
 
     def _note_deprecations(self, plugin: Plugin) -> None:
-        """Warn of what the next version of the contract will not serve any more."""
+        """Warn of forms that the next version of the contract drops."""
         gone = gone_for(plugin)
         for old in deprecated.DEPRECATIONS:
             if (old.hook, old.argument) in gone:
@@ -190,7 +190,7 @@ class HookCalls:
     def first_of(
         self, plugins: Iterable[Plugin], hook: str, target: Target, fits: Callable[[Any], bool], **more: Any
     ) -> tuple[Plugin, Any] | None:
-        """The first answer, and whose it is."""
+        """The first answer, and the plugin that gave it."""
         for plugin in plugins:
             cause, answer, raised = "", None, None
             try:
@@ -210,7 +210,8 @@ class HookCalls:
         return None
 
     def notify(self, plugins: Iterable[Plugin], hook: str, **arguments: Any) -> None:
-        """Tell everybody; whoever raises has a problem, and the others hear it all the same."""
+        """Call an event's hook of all plugins; one that raises has a problem, and the others are still
+        called."""
         for plugin in plugins:
             try:
                 self.call(plugin, hook, arguments)
@@ -234,5 +235,5 @@ class HookCalls:
 
 
 def shown(answer: object) -> str:
-    """A plugin's answer in a few words; even its own ``repr`` may be wrong."""
+    """A short description of a plugin's answer, even if its ``repr`` raises."""
     return f"{type(answer).__name__} {reprlib.repr(answer):.80}"

@@ -46,7 +46,7 @@ class Choice:
     """Plugins to leave out."""
 
 
-#: What the command line was told; :func:`perfdojo_sdk.plugins.load_plugins` respects it.
+#: The choice of plugins on the command line, which :func:`perfdojo_sdk.plugins.load_plugins` respects.
 choice: ContextVar[Choice] = ContextVar("choice", default=Choice())  # noqa: B039 (frozen)
 
 
@@ -70,7 +70,7 @@ def installed() -> tuple[Installed, ...]:
 
 
 def _entries() -> tuple[Any, list[Installed]]:
-    """The declarations of all packages; plugins that seem to stand in declarations that are no UTF-8."""
+    """The declarations of all packages, and the plugins in declarations that are no UTF-8 text."""
     try:
         return entry_points(), []
     except UnicodeDecodeError:
@@ -90,7 +90,7 @@ def _entries() -> tuple[Any, list[Installed]]:
 
 
 class _Unreadable:
-    """Stands for the entry point that nobody can read: loading it says so."""
+    """A stand-in for an unreadable entry point; loading it raises an error that says so."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -109,7 +109,7 @@ def _unreadable(package: Distribution) -> Installed:
 
 
 def _name(package: Distribution) -> str:
-    """As all spellings of a package's name are compared; one that nobody shares where it cannot be read."""
+    """The normalised name of a package, for comparison; a unique one if it cannot be read."""
     try:
         return re.sub(r"[-_.]+", "-", package.name).lower()
     except UnicodeDecodeError:
@@ -117,7 +117,7 @@ def _name(package: Distribution) -> str:
 
 
 def _distribution(entry: EntryPoint) -> str:
-    """The package's name; its module's where the package does not tell."""
+    """The package's name; that of its module if the package has none."""
     try:
         return entry.dist.name if entry.dist else entry.module
     except UnicodeDecodeError:
@@ -132,7 +132,7 @@ def _version(entry: EntryPoint) -> str:
 
 
 def chosen(found: Iterable[Installed], without: Collection[str]) -> tuple[list[Installed], list[Problem]]:
-    """The plugins that a person wants, and what is wrong with the wish or the packages."""
+    """The plugins that the user wants, and problems with the choice or the packages."""
     problems = []
     by_name: dict[str, list[Installed]] = {}
     for each in found:
@@ -169,8 +169,8 @@ def disabled(name: str, without: Collection[str]) -> bool:
 def needed(found: Sequence[Installed], targets: Iterable[str] | None) -> list[Installed]:
     """The plugins that a command about ``targets`` needs; None, or ``best``, stands for all targets.
 
-    A plugin that declares no target may add to any of them, and is always needed. A target that
-    nobody declares may come from whoever forgot to, so then all are needed.
+    A plugin that declares no target may add to any of them, and is always needed. If no plugin declares a
+    target, one may have forgotten to, so all are needed.
     """
     if targets is None:
         return list(found)

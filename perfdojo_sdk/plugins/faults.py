@@ -22,11 +22,12 @@ from perfdojo_sdk.plugins.plugin import cause_of
 
 T = TypeVar("T")
 
-#: The environment variable that bounds one call of a plugin's pass, generator, veto or runner, in seconds;
+#: The environment variable with the limit of one call of a plugin's pass, generator, veto or runner, in
+#: seconds.
 VARIABLE = "PERFDOJO_PLUGIN_TIMEOUT"
-#: where nothing is said, this long. A runner has besides what its kernel may take.
+#: The default limit. A runner also has the time that its kernel may take.
 LIMIT_S = 600.0
-#: So many different lines of one kernel are kept.
+#: Most different lines that are kept for one kernel.
 MOST_LINES = 20
 
 LOGGER = logging.getLogger("perfdojo_sdk.plugins")
@@ -35,7 +36,7 @@ _listening: list[list[str]] = []
 
 
 class PluginFault(DojoError):
-    """A plugin's code raised, or gave what it must not; the cause is what it raised."""
+    """Raised when a plugin's code raised an error, which is the cause, or gave an invalid result."""
 
     exit_code = 6
 
@@ -60,7 +61,7 @@ def heard() -> Iterator[list[str]]:
 
 
 def note(plugin: str, what: str, error: BaseException | None = None) -> str:
-    """The line of a fault, which whoever listens hears."""
+    """Report a fault to all listeners; returns its line."""
     line = f"plugin {plugin}: {what}"
     for lines in _listening:
         if line not in lines and len(lines) < MOST_LINES:
@@ -74,10 +75,10 @@ def guarded(
 ) -> T:
     """The result of ``work``, the ``part`` of ``plugin``, in at most ``seconds`` (default: the user's limit).
 
-    What it prints goes to stderr: results are the command's own. :class:`DojoError` and KeyboardInterrupt
-    pass through; whatever else it raises, SystemExit included, is a :class:`PluginFault`, and so is taking
-    too long. ``everywhere``: also where a limit costs more than most vetoes and moves: in all threads but
-    the main one.
+    Its output goes to stderr, since stdout is for the command's results. :class:`DojoError` and
+    KeyboardInterrupt pass through; any other exception, SystemExit included, becomes a :class:`PluginFault`,
+    and so does taking too long. ``everywhere``: enforce the limit in threads other than the main one, too,
+    where it costs more than most vetoes and moves.
     """
     limited = everywhere or threading.current_thread() is threading.main_thread()
     limit = limit_s() if seconds is None else seconds
@@ -99,7 +100,7 @@ def said(part: str, error: BaseException) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Only where no other thread can be at it: where stdout leads is the whole process's affair."""
+    """Redirect stdout to stderr, but only in the main thread, since this affects the whole process."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -115,7 +116,8 @@ class TookTooLong(Exception):
 
 
 class Bell(BaseException):
-    """Time is over; no ``except Exception`` of a plugin stops it. It never leaves the limit that rang."""
+    """Raised in the plugin's code when its time is over; no ``except Exception`` catches it. It does not
+    leave :func:`within`."""
 
 
 _limited = threading.local()
@@ -137,10 +139,10 @@ def limit_s() -> float:
 
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
-    """End what runs in the block after ``seconds``: :class:`TookTooLong`. In such a block, another is none.
+    """End the code in the block after ``seconds`` with :class:`TookTooLong`. A nested block has no effect.
 
-    In the main thread by a signal, which also ends a sleep or a wait; elsewhere at the next instruction of
-    Python. A call into foreign code that does not return is not ended.
+    In the main thread a signal does it, which also ends a sleep or a wait; in others the code ends at its
+    next Python instruction. A call into foreign code that does not return is not ended.
     """
     if getattr(_limited, "on", False):
         yield
@@ -166,7 +168,7 @@ def _rung_by_signal(seconds: float) -> Iterator[None]:
 
     begin = time.monotonic()
     before = signal.signal(signal.SIGALRM, ring)
-    left, every = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # again, for who swallowed it
+    left, every = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)  # repeated, in case it is swallowed
     try:
         try:
             yield
@@ -175,7 +177,7 @@ def _rung_by_signal(seconds: float) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before if before is not None else signal.SIG_DFL)
-        if left:  # somebody else's alarm
+        if left:  # restore the alarm of other code
             signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - begin), 1e-3), every)
 
 
@@ -200,5 +202,5 @@ def _rung_by_thread(seconds: float) -> Iterator[None]:
     finally:
         with lock:
             over.set()
-        send(thread, None)  # one that is still on its way
+        send(thread, None)  # cancel an exception that was not delivered yet
         watcher.join()

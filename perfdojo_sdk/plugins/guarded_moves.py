@@ -1,4 +1,4 @@
-"""A plugin's transformations as the rules call them: what is wrong refuses a move, and names the plugin."""
+"""Guards around a plugin's transformations: a fault refuses the move, and names the plugin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.plugins.calls import shown
 from perfdojo_sdk.plugins.faults import PluginFault, guarded, note
 
-#: More moves of one kind than that no program is offered.
+#: Most moves of one kind that are offered for a program.
 MOST_MOVES = 100_000
 
 _FAULT = Requirement[Any](
@@ -54,7 +54,7 @@ class _Played:
 
 
 class GuardedTransformation(Transformation):
-    """A transformation of ``plugin``; it is known by everything by which ``inner`` is."""
+    """A guard around a transformation of ``plugin``, with the same name, parameters and other attributes."""
 
     def __init__(self, plugin: str, inner: Transformation) -> None:
         self.plugin, self.inner = plugin, inner
@@ -67,7 +67,7 @@ class GuardedTransformation(Transformation):
         return self.inner.doc
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        """Its moves; none where it fails."""
+        """The transformation's moves; none if it fails."""
         try:
             found = guarded(
                 self.plugin,
@@ -87,7 +87,8 @@ class GuardedTransformation(Transformation):
         return iter(found)
 
     def site(self, program: Program, move: Move, dialect: Dialect) -> Site:
-        """:class:`MoveError` as ever; where the plugin fails, a site that :meth:`checked` refuses."""
+        """The site, or :class:`MoveError` as usual; if the plugin fails, a site that :meth:`checked`
+        refuses."""
         try:
             return guarded(
                 self.plugin,
@@ -99,7 +100,7 @@ class GuardedTransformation(Transformation):
             return _FaultySite(program, move, dialect, fault=fault.what)
 
     def checked(self, site: Site) -> Checked | Rejection:
-        """Its answer; a rewrite that fails is one more reason to refuse, so it is done here."""
+        """The transformation's answer. The rewrite is done here, too, since its failure refuses the move."""
         if isinstance(site, _FaultySite):
             line = site.fault
         else:
@@ -125,11 +126,11 @@ class GuardedTransformation(Transformation):
         return facts.made
 
     def relation(self, facts: _Played, result: Program, /) -> Relation:
-        """:class:`PluginFault` where it fails."""
+        """The transformation's relation; :class:`PluginFault` if it fails."""
         return guarded(self.plugin, self._part("relation"), lambda: self.inner.relation(facts.facts, result))
 
     def upgrade(self, move: Move) -> Move | None:
-        """:class:`MoveError` where it fails."""
+        """The transformation's upgrade of a move; :class:`MoveError` if it fails."""
         try:
             return guarded(self.plugin, self._part("upgrade"), lambda: self.inner.upgrade(move))
         except PluginFault as fault:
@@ -143,7 +144,7 @@ class GuardedTransformation(Transformation):
 
 
 def unguarded(rules: Rules) -> Rules:
-    """The same rules, whose transformations raise what they raise: for who wants to find faults."""
+    """The same rules without guards, so that errors of transformations are raised: to look for faults."""
     bare = {
         name: each.inner if isinstance(each, GuardedTransformation) else each
         for name, each in rules.transformations.items()

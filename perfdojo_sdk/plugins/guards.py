@@ -1,8 +1,8 @@
-"""A plugin's pass, generator, runner and vetoes as the SDK calls them: what they do wrong names the plugin.
+"""Guards around a plugin's pass, generator, runner and vetoes: a fault names the plugin.
 
-Each guard stands for what it guards and answers in the same way. A fault of a pass or a generator is raised
+Each guard has the interface of the object that it guards. A fault of a pass or a generator is raised
 as :class:`.faults.PluginFault`; that of a runner is a :class:`Failure`, that of a veto a refusal. As a
-:class:`~perfdojo_sdk.hookspecs.abilities.Wrapper`, a guard has the abilities of what it guards, and guards
+:class:`~perfdojo_sdk.hookspecs.abilities.Wrapper`, a guard has the abilities of its object, and guards
 these too.
 """
 
@@ -49,7 +49,7 @@ from perfdojo_sdk.measure.answer import runner_fault
 from perfdojo_sdk.plugins.calls import shown
 from perfdojo_sdk.plugins.faults import PluginFault, guarded, limit_s, note, said
 
-#: More games than that no pass may play of one kernel.
+#: Most games that a pass may return for one kernel.
 MOST_GAMES = 1000
 
 A = TypeVar("A")
@@ -70,7 +70,7 @@ class GuardedPass(Wrapper):
         return replace(self, play=inside)
 
     def __call__(self, root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
-        """The games; :class:`PluginFault` for whatever else the pass does."""
+        """The games; :class:`PluginFault` if the pass raises an error or returns anything else."""
         try:
             games = guarded(self.plugin, "pass", lambda: self._games(root, rules, target))
         except PluginFault:
@@ -119,13 +119,13 @@ class GuardedGenerator(Wrapper):
 
 @dataclass(frozen=True)
 class _AsFor:
-    """The ability to choose as for another program; what it gives is guarded as the generator is."""
+    """The ability to choose as for another program; the generator that it returns is guarded, too."""
 
     guard: GuardedGenerator
     held: Any
 
     def as_for(self, program: Program) -> CodeGenerator:
-        """:class:`PluginFault` for whatever is no generator."""
+        """The guarded generator; :class:`PluginFault` for anything else."""
         plugin = self.guard.plugin
         made: object = guarded(plugin, "code generator", lambda: self.held.as_for(program))
         if not isinstance(made, CodeGenerator):
@@ -151,7 +151,7 @@ class GuardedRunner(Wrapper):
         return cast(A, GuardedAbilities(self, held)) if asked in GuardedAbilities.KNOWN else held
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
-        """:class:`UnavailableError` where a tool is missing; whatever else goes wrong is a failure."""
+        """The artifact or a failure; :class:`UnavailableError` only if a tool is missing."""
         try:
             made: object = guarded(self.plugin, "compiler", lambda: self.runner.compile(source))
         except UnavailableError:
@@ -201,7 +201,7 @@ class GuardedRunner(Wrapper):
             what = f"its runner returned {shown(found)}, expected a measurement"
             return Failure("runtime", note(self.plugin, what))
         wrong = why_no_measurement(found)
-        # It says nothing of the kernel: whoever has another reason to believe in that may keep it.
+        # This is no fault of the kernel, which may be kept if other results support it.
         return runner_fault(note(self.plugin, f"its runner gave {wrong}")) if wrong else found
 
 
@@ -209,7 +209,7 @@ class GuardedRunner(Wrapper):
 class GuardedAbilities:
     """A runner's abilities, guarded like the rest of it."""
 
-    #: The abilities that this class guards; a guarded runner hands on any other as it is.
+    #: The abilities that this class guards; a guarded runner passes on any other unchanged.
     KNOWN: ClassVar[frozenset[Callable[..., Any]]] = frozenset(
         declared.protocol for declared in ABILITIES if declared.kind == "runner"
     )
@@ -329,7 +329,7 @@ class _Requirements:
 
     @property
     def requirements(self) -> Sequence[Requirement[Any]]:
-        """:class:`PluginFault` for whatever is no sequence of requirements."""
+        """The requirements; :class:`PluginFault` for anything but a sequence of requirements."""
         found: object = guarded(self.plugin, "veto", lambda: tuple(self.held.requirements))
         assert isinstance(found, tuple)
         strange = next((each for each in found if not isinstance(each, Requirement)), None)
@@ -339,10 +339,10 @@ class _Requirements:
 
 
 def most_runs(kernels: int) -> int:
-    """The most runs of one kernel that an honest race of so many kernels needs.
+    """The most runs of one kernel that an honest race of ``kernels`` kernels needs.
 
-    In a race that dies each may have to run alone, all that are left race again, and so on with one kernel
-    less each time. Each of these runs is repeated once, should the machine have been too busy to watch it.
+    If a race crashes, each kernel may have to run alone, the rest races again, and so on with one kernel less
+    each time. Each of these runs is repeated once, in case the machine was too busy to watch it.
     """
     return 2 * kernels * (kernels + 1)
 
@@ -370,7 +370,7 @@ def _is_number(value: object) -> bool:
 
 
 def _sound(plugin: str, failure: Failure) -> Failure:
-    """A failure of the closed set of reasons, with words."""
+    """The failure, if it has a reason of the closed set and a text; else one that names the plugin."""
     if failure.reason in get_args(FailureReason) and isinstance(failure.detail, str):
         return failure
     what = f"a failure of the unknown reason {failure.reason!r:.40}: {failure.detail!s:.200}"

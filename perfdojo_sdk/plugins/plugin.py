@@ -1,4 +1,4 @@
-"""One plugin that was imported, and what can be wrong with it before any hook is called."""
+"""One imported plugin, and its possible faults before any hook is called."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from perfdojo_sdk.core.errors import UnavailableError, closest
 from perfdojo_sdk.hookspecs import API_VERSION, PROVISIONAL, deprecated, specs
 
 BUILTIN = "perfdojo_sdk"
-#: The module with what the SDK itself brings. It is found by name, as every plugin is.
+#: The module of the SDK's own plugin, which is found by name like every plugin.
 _OWN_MODULE = "perfdojo_sdk.builtin"
 PREFIX = "perfdojo_"
 HOOKS = tuple(name for name in vars(specs) if name.startswith(PREFIX))
-#: Name -> specification of every hook that is served, those of the last version of the contract included.
+#: Name -> specification of every supported hook, including those of the last version of the contract.
 SERVED = {
     name: hook
     for module in (deprecated, specs)
@@ -95,7 +95,7 @@ def content_hash(module: object, skip: str = "") -> str:
 
 
 def sdk_fingerprint() -> str:
-    """The SDK's own. How the command line shows results changes none of them."""
+    """The SDK's own fingerprint, without the command line, which changes no results."""
     return f"{perfdojo_sdk.__version__}+{content_hash(perfdojo_sdk, skip='cli')}"
 
 
@@ -150,7 +150,7 @@ def _is_version(version: object) -> TypeGuard[tuple[int, int]]:
 
 
 def gone_for(plugin: Plugin) -> Mapping[tuple[str, str], str]:
-    """(hook, argument) -> what to use instead, of all old forms that a plugin of this version has no more."""
+    """(hook, argument) -> its replacement, for all old forms that a plugin of this version may not use."""
     return {
         (old.hook, old.argument): old.instead
         for old in deprecated.DEPRECATIONS
@@ -159,7 +159,8 @@ def gone_for(plugin: Plugin) -> Mapping[tuple[str, str], str]:
 
 
 def misfit_hooks(plugin: Plugin) -> Iterator[Problem]:
-    """A problem for every name that looks like a hook and is none, and for every argument that it has not."""
+    """A problem for every name that looks like a hook and is none, and for every argument that a hook
+    lacks."""
     gone = gone_for(plugin)
     for name in dir(plugin.module):
         value = getattr(plugin.module, name) if name.startswith(PREFIX) else None

@@ -1,7 +1,7 @@
-"""Everything that the plugins bring, by target.
+"""Everything that the plugins contribute, by target.
 
-A plugin that brings targets speaks for these alone; one that brings none may add to every target. So
-what a target has does not depend on which other targets happen to be loaded.
+A plugin that brings targets contributes to these only; one that brings none may contribute to every target.
+So a target does not depend on the other targets that are loaded.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Plugins(HookCalls):
         self._rules: dict[str, Rules] = {}
 
     def gather(self, found: Iterable[discovery.Installed] = ()) -> None:
-        """Ask the loaded plugins for what has a name of its own; ``found`` are the installed ones."""
+        """Collect the targets and operators of the loaded plugins; ``found`` are the installed ones."""
         for each in found:
             for target in each.targets:
                 self._declared.setdefault(target, set()).add(each.name)
@@ -98,7 +98,7 @@ class Plugins(HookCalls):
         for plugin in self.loaded:
             brought = self.collect(plugin, "perfdojo_targets", Target)
             for target in brought:
-                # The record of who brings a target is ours to keep, not the plugin's.
+                # The plugin's name is filled in here, whatever the plugin says.
                 target = Target(target.name, target.capabilities, target.dialect, plugin.name)
                 first = self.targets.pop(target.name, None)
                 if first is None and target.name not in self._contested:
@@ -114,12 +114,12 @@ class Plugins(HookCalls):
                 self.blame(plugin, "perfdojo_targets", cause)
 
     def fingerprints(self, target: Target | None = None) -> dict[str, str]:
-        """Plugin -> version and content hash of all who have a say over ``target``, the SDK included."""
+        """Plugin -> version and content hash, for all that contribute to ``target``, the SDK included."""
         plugins = self.loaded if target is None else self.concerned(target)
         return {p.name: sdk_fingerprint() if p.name == BUILTIN else p.fingerprint for p in plugins}
 
     def concerned(self, target: Target) -> list[Plugin]:
-        """The plugins that have a say over ``target``: its own, then those that bring no target."""
+        """The plugins that contribute to ``target``: its own, then those that bring no target."""
         bring = {t.plugin for t in self.targets.values()} | {p.name for p in self.loaded if p.declared}
         own = [p for p in self.loaded if p.name == target.plugin]
         return own + [p for p in self.loaded if p.name not in bring]
@@ -144,7 +144,8 @@ class Plugins(HookCalls):
         return target
 
     def _unknown(self, name: str) -> UnavailableError:
-        """No such target; when some plugin did not load, that may be why."""
+        """The error for an unknown target, with the problem of a plugin that did not load, if there is
+        one."""
         suspects = {name, *self._declared.get(name, ())}
         for problem in self._problems:
             if problem.plugin in suspects:
@@ -231,7 +232,7 @@ class Plugins(HookCalls):
                     packages[move.name] = plugin.distribution
             found = self.collect(plugin, "perfdojo_legality_checks", Callable, target=target)
             vetoes += [GuardedVeto(plugin.name, veto) for veto in found]
-        self.target(target.name)  # raises what the target's own plugin did wrong just now
+        self.target(target.name)  # raises the problem that the target's own plugin may have had just now
         return Rules(target.dialect, moves, tuple(vetoes), packages)
 
     def operators_for(self, target: Target) -> dict[str, Operator]:
@@ -335,13 +336,13 @@ class Plugins(HookCalls):
     # -- events ----------------------------------------------------------------------------
 
     def measurement_recorded(self, target: Target, kernel: str, measurement: Measurement) -> None:
-        """Tell everybody that ``kernel`` was measured."""
+        """Tell all plugins that ``kernel`` was measured."""
         hook = "perfdojo_measurement_recorded"
         more = {"target": target, "kernel": kernel, "measurement": measurement}
         self.notify(self.concerned(target), hook, **more)
 
     def library_built(self, target: Target, directory: Path) -> None:
-        """Tell everybody that a library is complete."""
+        """Tell all plugins that a library is complete."""
         self.notify(self.concerned(target), "perfdojo_library_built", target=target, directory=directory)
 
     # -- asking ----------------------------------------------------------------------------
@@ -367,7 +368,7 @@ def _instance(kind: type) -> Callable[[Any], bool]:
 
 
 def _is_accuracy(answer: Any) -> bool:
-    """Errors in ulp that the language allows; what it does not know is nobody's error."""
+    """True if the answer has errors in ulp that the language allows; unknown operations are ignored."""
     return isinstance(answer, Mapping) and all(
         isinstance(name, str) and isinstance(error, (int, float)) and 0 < error <= _largest_error(name)
         for name, error in answer.items()

@@ -1,7 +1,6 @@
-"""The start of a plugin: the templates beside this module are a complete package for a target my_chip.
+"""The scaffold of a plugin: the templates beside this module are a complete package for a target my_chip.
 
-They are written out with the name replaced, and nothing else, so what a template says is what a
-vendor gets.
+Only the name is replaced in them, so a vendor gets exactly the text of the templates.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.hookspecs import API_VERSION
 
-#: Template -> where it goes; both speak of ``my_chip``.
+#: Template -> the file that it becomes; ``my_chip`` is replaced in both.
 FILES: Mapping[str, str] = {
     "pyproject.toml": "pyproject.toml",
     "README.md": "README.md",

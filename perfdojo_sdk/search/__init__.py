@@ -1,1 +1,1 @@
-"""Players of the game. Passes play by rule; searches will join them here."""
+"""Players of the game: passes, which play by rule, and searches."""

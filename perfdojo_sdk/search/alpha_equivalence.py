@@ -1,8 +1,8 @@
 """A key under which programs that differ only in the names of their local arrays are equal.
 
 Staging an array and removing the copy again leads back to the same program. Staging it once more gives the
-copy a new name. A search that compares texts takes every program after that for a new one, and goes round in
-circles for ever; one that compares these keys notices.
+copy a new name. A search that compares texts would take every program after that for a new one, and go round
+in circles for ever; a search that compares these keys notices the repetition.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A model of the time of programs, learned from those that were measured: a Gaussian process.
 
-It says how fast a program may be and how sure that is, so that a search can weigh what looks good against
-what is not known. Plain linear algebra on a few hundred rows (Rasmussen and Williams, Gaussian Processes
-for Machine Learning, algorithm 2.1), with the smoothness of Matern 5/2.
+It predicts a program's time with an uncertainty, so that a search can balance promising programs against
+unknown ones. Plain linear algebra on a few hundred rows (Rasmussen and Williams, Gaussian Processes for
+Machine Learning, algorithm 2.1), with the Matern 5/2 kernel.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from perfdojo_sdk.search.features import Row
 MOST_ROWS = 400
 #: Length scales to choose from, in units of the median distance of rows.
 _SCALES = (0.25, 0.5, 1.0, 2.0, 4.0)
-#: Variance of what features do not explain, as a part of the whole.
+#: Variances of the noise, which features do not explain, as fractions of the whole variance.
 _NOISES = (0.01, 0.1)
 
 
 class CostModel:
-    """Fitted to rows and their times; see :meth:`predict`."""
+    """A model fitted to rows of features and their times; see :meth:`predict`."""
 
     def __init__(self, rows: Sequence[Row], seconds: Sequence[float]) -> None:
         """ValueError without rows. Times are positive."""

@@ -1,9 +1,9 @@
-"""Evolutionary search with a learned cost model: many children in thought, few on the machine.
+"""Evolutionary search with a learned cost model: it makes many children and evaluates a few.
 
-Each round draws parents among the fastest games, changes them anywhere (one change or several in a row,
-so that moves which only pay together are met together), and asks the model which children to evaluate:
-those that may well be faster than anything so far. A part of each round is drawn blindly, since a model
-knows nothing about what it has not seen.
+Each round draws parents among the fastest games, changes them anywhere (by one change or several in a row,
+so that moves which only help together are found together), and asks the model which children to evaluate:
+those that may be faster than anything so far. A part of each round is chosen at random, since a model knows
+nothing about programs unlike those that it has seen.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class EvolutionParameters:
     parents: int = 8
     """Games that have children: the fastest of all."""
     thought: int = 12
-    """Children that the model looks at, for each one evaluated."""
+    """Children that are made for each one that is evaluated."""
     blind: float = 0.125
-    """Part of each round that the model has no say in."""
+    """Fraction of each round that is chosen without the model."""
     optimism: float = 1.0
     """Standard deviations by which a child may be faster than expected."""
     again: float = 0.5
     """Probability of one more change, after each."""
     failure: float = 4.0
-    """A game that failed counts as so many times slower than the slowest that ran."""
+    """A failed game counts as this many times slower than the slowest that ran."""
     model: bool = True
 
 
@@ -65,7 +65,7 @@ class Evolution(Explorer):
     def _children(self, chance: Random, ranked: list[int], count: int) -> list[Draw]:
         """New games, in the order in which they were drawn."""
         best = self.seconds(ranked[0])
-        # The tenth of a rank counts as much as a tenth of the time.
+        # A parent's weight falls with its rank and with its time.
         weights = [exp(-k / 4) * best / self.seconds(n) for k, n in enumerate(ranked)]
         found: dict[str, Draw] = {}
         for _ in range(3 * count):
@@ -113,7 +113,7 @@ class Evolution(Explorer):
 
 @dataclass(frozen=True)
 class StartEvolution:
-    """Starts an evolution with its parameters. A class, so that strategies pickle."""
+    """Starts an evolution with its parameters. It is a class so that strategies can be pickled."""
 
     parameters: EvolutionParameters = EvolutionParameters()
 

@@ -24,14 +24,14 @@ from perfdojo_sdk.store.traces import SavedMove, Strict
 NO_PARENT = -1
 
 Draw: TypeAlias = tuple[int, Trace | None]
-"""Number of the game that it was made from (or NO_PARENT), and the game; None: the draw led nowhere."""
+"""Number of the parent game (or NO_PARENT), and the game; None if no game came of the draw."""
 
 
 def openings(task: SearchTask) -> list[Trace]:
     """The games that are known without searching: the expert's, greedy, naive, the initial program."""
     try:
         expert = tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
-    except DojoError:  # the expert's guard has told whoever listens; a search can do without
+    except DojoError:  # the expert's guard has reported it; a search can do without an expert
         expert = ()
     games = [*expert, greedy(task.root, task.rules), naive(task.root, task.rules), Trace(task.root)]
     different: dict[str, Trace] = {}
@@ -67,12 +67,12 @@ class SavedVisit(Strict):
 
 
 def digest(game: Trace) -> str:
-    """Names the last program of a game; ids take no part, as two ways may lead to one program."""
+    """A digest of a game's last program, without ids, since different moves may lead to one program."""
     return hashlib.sha256(game.program.text.encode()).hexdigest()[:24]
 
 
 class Explorer(ABC):
-    """A player that goes from games met to new ones."""
+    """A player that makes new games from those that it has evaluated."""
 
     def __init__(self, task: SearchTask, state: State | None) -> None:
         self.task = task
@@ -88,7 +88,7 @@ class Explorer(ABC):
 
     @abstractmethod
     def opening_games(self) -> list[Trace]:
-        """Evaluated before anything is drawn; the same each time."""
+        """The games that are evaluated before anything is drawn; the same each time."""
 
     @abstractmethod
     def draws(self, chance: Random, count: int) -> Iterable[Draw]:
@@ -172,7 +172,7 @@ class Explorer(ABC):
         }
 
     def _remember(self, state: State) -> None:
-        """ValueError when the state is none of this player's."""
+        """Restore the games of a saved state; ValueError if it is not a state of this player."""
         self.round = int(state["round"])
         for number, item in enumerate(state["met"]):
             saved = SavedVisit.model_validate(item)

@@ -1,7 +1,7 @@
-"""A program as a row of numbers, for a model of its time: counts and sizes, nothing of what they cost.
+"""A program as a row of numbers, for a model of its time: counts and sizes, without any costs.
 
-Read off the tree and the target's figures. All numbers of a kind that spans magnitudes are logarithms, so
-that a model sees ratios.
+They are computed from the tree and the target's figures. Numbers that span magnitudes are logarithms, so that
+a model sees ratios.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfdojo_sdk.hookspecs.types import Target
 
 Row = np.ndarray[Any, np.dtype[np.float64]]
 
-#: Cache sizes to look at where the target states none, in bytes.
+#: Cache sizes in bytes for a target that states none.
 CACHES = (32 << 10, 1 << 20)
 
 
@@ -122,7 +122,7 @@ def stride_of(program: Program, access: Access, level: int) -> int:
 def fetched(program: Program, node: Node, level: int, size: int) -> float:
     """Bytes that pass into a cache of ``size`` bytes while the node runs once.
 
-    What fits is fetched once; what does not, again in each iteration.
+    Data that fit into the cache are fetched once, others again in each iteration.
     """
     used = footprint(program, node, level)
     if used <= size or isinstance(node, Statement):

@@ -1,8 +1,8 @@
-"""The two structures of the search space (paper, section 4.2.1): what is one change away from a game.
+"""The two structures of the search space (paper, section 4.2.1): the games that are one change away.
 
-*Edges*: one more legal move, the graph of transformations as it is. *Sequences*: a whole game with a
-change at any point of it, the rest kept as far as it still applies, as a person tunes by hand: another
-parameter, one move less or more, or from some point on what another game (a pass, say) plays.
+*Edges*: one more legal move, in the graph of transformations. *Sequences*: the whole game with a change at
+any point, where later moves stay if they still apply, as a person tunes by hand: another parameter, one move
+less or more, or the rest of another game (such as a pass's) from some point on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 
-#: A longer game is not made still longer.
+#: Length from which games get no further moves.
 MOST_MOVES = 400
 
 Neighbour: TypeAlias = Callable[[Trace, Random], Trace | None]
-"""Draws a game one change away; None when this draw led nowhere."""
+"""Draws a game one change away; None when no game came of this draw."""
 
 
-#: Share of the moves that go to what is played too rarely.
+#: Share of the moves for transformations that are played too rarely.
 RARE = 0.25
 
 
@@ -120,7 +120,7 @@ class Sequences:
         return Edges(self.rules, self.most)(game, chance)
 
     def _splice(self, game: Trace, chance: Random) -> Trace | None:
-        """The beginning of this game, then whatever still applies of another one's moves."""
+        """The beginning of this game, followed by those moves of another one that still apply."""
         if not self.donors:
             return None
         start = Trace(game.root, game.steps[: chance.randint(0, len(game.steps))])

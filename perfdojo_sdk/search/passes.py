@@ -65,10 +65,10 @@ def contract(play: Play) -> None:
 
 
 def parallelise(play: Play, place: str, suffixes: tuple[str, ...] | None = None) -> bool:
-    """Give the scope, or else the first one inside it that allows it, to the threads.
+    """Run the scope, or else the first one inside it that allows it, on threads.
 
-    Where parallel scopes nest, what is inside is given to the target's next kind of them. ``suffixes``: the
-    kinds that are left, all of the target's where nothing is said.
+    If parallel scopes may nest, a scope inside gets the target's next kind of them. ``suffixes``: the kinds
+    that are left; by default, all of the target's.
     """
     dialect = play.rules.dialect
     if suffixes is None:

@@ -1,4 +1,4 @@
-"""A game in the hands of a pass: play what is legal, look at the program, go on."""
+"""A game that a pass plays: it plays a legal move, looks at the program, and goes on."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ M = TypeVar("M", bound=Made)
 class Play:
     """A trace that grows. ``most`` bounds the kind of move that the pass may use.
 
-    Moves answer with the ids that they made: where one of them is spelled otherwise than usual, because the
-    usual name was taken, what a pass does next is still done at the right place.
+    Moves return the ids that they made. A pass uses these, so that it goes on at the right place even if a
+    move chose another name because the usual one was taken.
     """
 
     def __init__(self, root: Program, rules: Rules, most: Kind = Kind.DECLARED_LAW) -> None:
@@ -30,12 +30,12 @@ class Play:
         return self.trace.program
 
     def may(self, transformation: str, place: str, **parameters: int | str) -> Made | None:
-        """Play the move if it is legal: what it made; None when it is not."""
+        """Play the move if it is legal; returns what it made, or None when it is not legal."""
         result = self._attempt(transformation, place, **parameters)
         return result.made if isinstance(result, Step) else None
 
     def must(self, transformation: str, place: str, **parameters: int | str) -> Made:
-        """Play the move: what it made; :class:`MoveError` when it is not legal."""
+        """Play the move and return what it made; :class:`MoveError` when it is not legal."""
         result = self._attempt(transformation, place, **parameters)
         if isinstance(result, Rejection):
             raise result.error()
@@ -52,7 +52,7 @@ class Play:
         return result
 
     def annotate(self, place: str, suffix: str) -> bool:
-        """Map a scope to hardware if that is legal; no where the target has nothing of the kind (``""``)."""
+        """Map a scope to hardware; false if that is not legal, or the target has no such suffix (``""``)."""
         return bool(suffix) and self.may("annotate_scope", place, suffix=suffix) is not None
 
     # -- moves that make something: what they made; MoveError when they are not legal ---------------

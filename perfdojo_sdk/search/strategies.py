@@ -1,7 +1,7 @@
 """The SDK's own strategies, and the loop that drives any player.
 
-The paper's passes are players that propose what they always play and are finished. Whatever a player
-proposes, the caller of :func:`play_out` decides what is evaluated and how.
+The paper's passes are players that propose the same games each time, once. The caller of :func:`play_out`
+decides how proposals are evaluated.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Progress:
 
     evaluations: int
     state: State
-    """The player's."""
+    """The player's state."""
     proposing_s: float = 0.0
     """Seconds that the player itself took in this round, its start included."""
 
 
 class PlayerFailed(Exception):
-    """A player raised an error, or broke its promises; its words say which."""
+    """Raised when a player raised an error or broke a rule; the message says which."""
 
 
 @seldom_collected()
@@ -55,9 +55,9 @@ def play_out(
 ) -> None:
     """Let a player propose until it is finished, or ``evaluations`` proposals were evaluated in all.
 
-    ``resume``: where an earlier search stopped. ``after`` hears of each round, and answers whether to go
-    on. ``thought`` hears before each evaluation how long each of its proposals took to think of, in seconds,
-    what the player learned from the round before it included.
+    ``resume``: where an earlier search stopped. ``after`` is called after each round, and returns true to go
+    on. ``thought`` is called before each evaluation with the player's seconds for each proposal, including
+    what it took to learn from the round before.
     :class:`PlayerFailed` when the player's own code fails; errors of ``evaluate`` pass through.
     """
     done, learning = resume.evaluations if resume else 0, 0.0
@@ -84,7 +84,7 @@ def play_out(
 
 
 def _started(call: Callable[[], T]) -> T:
-    """A player that cannot start for want of something says itself what to do about it."""
+    """The result of ``call``; its own DojoError passes through, as it says what the player needs to start."""
     try:
         return call()
     except (DojoError, KeyboardInterrupt):
@@ -130,7 +130,7 @@ class PassPlayer:
 
 @dataclass(frozen=True)
 class StartPass:
-    """Starts a :class:`PassPlayer`. A class, so that strategies pickle."""
+    """Starts a :class:`PassPlayer`. It is a class so that strategies can be pickled."""
 
     play: Pass
 
@@ -152,9 +152,9 @@ def _heuristic(task: SearchTask) -> tuple[Trace, ...]:
 
 HEURISTIC = "heuristic"
 
-#: What tuning uses unless told otherwise.
+#: The search that tuning uses by default.
 AUTO = "auto"
-#: They propose what they always play, and learn nothing.
+#: Strategies that play the same games each time and learn nothing.
 PASSES = ("naive", "greedy", HEURISTIC)
 
 STRATEGIES = (

@@ -22,7 +22,7 @@ from perfdojo_sdk.hookspecs.types import Failure, FailureReason, Measurement
 from perfdojo_sdk.store.records import RecordKey, Sha256, Text, Timing, sha256
 from perfdojo_sdk.store.traces import SavedTrace, Strict
 
-#: Most characters that are kept of what a compiler or a dying kernel said.
+#: Most characters that are kept of a compiler's or kernel's message.
 MAX_DETAIL = 4000
 
 Duration = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -33,8 +33,8 @@ class CandidateKey(Strict):
     """The key of a candidate: everything that its time depends on."""
 
     conditions: RecordKey
-    """Kernel and initial program, target, device, toolchain, plugins, and how it is measured. The
-    settings say nothing about the search: whoever proposes a program, it takes the same time."""
+    """Kernel and initial program, target, device, toolchain, plugins, and the way of measuring. The
+    settings of the search are not included: a program takes the same time whichever search proposes it."""
     program_sha256: Sha256
     """SHA-256 of the candidate's own text."""
 
@@ -51,7 +51,7 @@ class Timed(Strict):
     spread_s: Duration
     """Between the quartiles of the timed calls, in seconds."""
     cut: bool = False
-    """Given up after a few calls, because it could not win any more: a time, and never the best."""
+    """True if it was stopped after a few calls, because it could not win; such a time is never the best."""
     passed: tuple[Check, ...] = Field((), max_length=4)
     """The checks that passed: outputs of a run, or legs of verification."""
 
@@ -80,7 +80,7 @@ def result_of(found: Measurement | Failure, passed: tuple[Check, ...] = ()) -> T
 
 
 def shortened(detail: str) -> str:
-    """``detail`` as it is kept: its beginning and its end, and nothing that a database cannot hold."""
+    """``detail`` in the form that is stored: its beginning and its end, without NUL characters."""
     text = detail.encode("utf-8", "replace").decode("utf-8").replace("\0", "?")
     if len(text) <= MAX_DETAIL:
         return text

@@ -25,9 +25,10 @@ class Cost:
     search: str
     kernels: int
     evaluations: int
-    """Recorded with their times; programs that were known before cost nothing and are not among them."""
+    """Number of evaluations with recorded times, without programs that were known before."""
     stages: Mapping[str, float | None]
-    """Stage -> seconds of one evaluation, also of those that did not come so far; None: never recorded."""
+    """Stage -> mean seconds over all evaluations, including those that did not reach it; None: never
+    recorded."""
     finished: int
     """Kernels that were finished after such a search."""
     finish_s: float | None
@@ -35,7 +36,7 @@ class Cost:
 
     @property
     def evaluation_s(self) -> float:
-        """One evaluation, its stages one after the other."""
+        """Seconds of one evaluation, with its stages one after the other."""
         return sum(seconds or 0.0 for seconds in self.stages.values())
 
     def node_hours(self, operators: int, budget: int) -> float:
@@ -67,7 +68,7 @@ def _mean(total: float | None, count: int) -> float | None:
 
 
 def _totals(connection: Connection) -> list[Any]:
-    """Target, search, kernels, evaluations, and the seconds of each stage in all."""
+    """Rows of target, search, number of kernels, number of evaluations, and total seconds of each stage."""
     c, shared = candidates.c, conditions.c
     count = func.count()
     query = (
@@ -87,7 +88,7 @@ def _totals(connection: Connection) -> list[Any]:
 
 
 def _finishing(records: Records) -> Mapping[tuple[str, str], list[float]]:
-    """Target and search -> what each kernel took that was finished after it, in seconds."""
+    """(target, search) -> the seconds to finish each kernel after such a search."""
     found: dict[tuple[str, str], list[float]] = defaultdict(list)
     for key, record in records:
         if record.build_seconds:

@@ -28,7 +28,7 @@ __all__ = ["SCHEMA", "ImportCounts", "Candidates", "Records", "StoreError"]
 
 #: Rows that are fetched at once.
 _PAGE = 200
-#: Which figures count more: the lower.
+#: Provenance -> rank; figures with a lower rank count more.
 PROVENANCE_RANK = {"measured": 0, "simulated": 1, "estimated": 2}
 
 
@@ -53,7 +53,7 @@ class Records:
     """
 
     def __init__(self, place: Path | str, create: bool = True) -> None:
-        """``place``: a file, or the URL of a server; ``create``: whether it may be new."""
+        """``place``: a file, or the URL of a server; ``create``: true if it may be new."""
         self.database = Database(place, create)
         self.candidates = Candidates(self.database)
 
@@ -63,7 +63,8 @@ class Records:
         self.database.write(lambda c: c.execute(insert(schema.kernels), row), durable=True)
 
     def add_missing(self, found: Sequence[tuple[RecordKey, KernelRecord]]) -> ImportCounts:
-        """Append those that are not there yet, word for word; all, or none when it does not return."""
+        """Append those of which there is no identical record yet; all of them, or none if it does not
+        return."""
         rows = [_kernel_row(key, record) for key, record in found]
         table = schema.kernels.c
 
@@ -82,7 +83,7 @@ class Records:
         return self.database.write(work) if rows else ImportCounts()
 
     def find(self, key: RecordKey) -> KernelRecord | None:
-        """The newest finished kernel under ``key``; one that no longer reads counts as absent."""
+        """The newest finished kernel under ``key``; an unreadable one counts as absent."""
         table = schema.kernels.c
         wanted = select(schema.kernels).where(table.digest == key.digest).order_by(table.id.desc())
         for _, record in self._rows(wanted):
@@ -117,7 +118,7 @@ class Candidates:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        # Made once: composing a statement takes longer than executing it.
+        # Statements are made once, since composing one takes longer than executing it.
         insert = postgresql.insert if database.dialect == "postgresql" else sqlite.insert
         self._share = insert(schema.conditions).on_conflict_do_nothing()
         new = insert(schema.candidates)
@@ -152,7 +153,7 @@ class Candidates:
         def work(connection: Connection) -> ImportCounts:
             there = connection.execute(_TIMES, {"digests": list(rows)})
             before = {row.digest: row.at for row in there}
-            # In the order of their keys, so that no two writers on a server wait for each other in a ring.
+            # In the order of their keys, so that writers on a server cannot deadlock.
             connection.execute(self._share, [shared[digest] for digest in sorted(shared)])
             connection.execute(self._upsert, [rows[digest] for digest in sorted(rows)])
             replaced = sum(at < rows[digest]["at"] for digest, at in before.items())
@@ -164,7 +165,7 @@ class Candidates:
     # -- reading -------------------------------------------------------------------------------
 
     def find(self, key: CandidateKey) -> Candidate | None:
-        """The candidate under ``key``; one that no longer reads counts as absent."""
+        """The candidate under ``key``; an unreadable one counts as absent."""
         wanted = {"digest": key.digest}
         row = self.database.read(lambda connection: connection.execute(_BY_DIGEST, wanted).one_or_none())
         return _candidate(row) if row else None
@@ -195,7 +196,7 @@ class Candidates:
         return self._in_order(select(schema.candidates.c.id).order_by(schema.candidates.c.id))
 
     def _in_order(self, ids: Select[Any]) -> Iterator[Candidate]:
-        """The candidates of these ids, a page at a time, so that no reader holds up a writer."""
+        """The candidates of these ids, a page at a time, so that a reader does not block writers."""
         order = self.database.read(lambda connection: connection.execute(ids).scalars().all())
         for start in range(0, len(order), _PAGE):
             page = order[start : start + _PAGE]
@@ -267,7 +268,7 @@ def _row(candidate: Candidate) -> dict[str, Any]:
 
 
 def _candidate(row: Row[Any]) -> Candidate | None:
-    """None for a row that this version cannot read."""
+    """The candidate in a row; None if this version cannot read it."""
     try:
         data = from_json(row.record)
         data["trace"]["root"] = row.root

@@ -1,9 +1,9 @@
 """Opening a database of records: an SQLite file, or a PostgreSQL server by its URL.
 
-An SQLite file is used by several processes of one machine at once. Its write-ahead log needs memory
-that all of them share, which no network file system gives; there, and wherever we do not know better,
-the slower rollback journal takes its place. A damaged file is put aside, never deleted; one that cannot be
-written is read as it is.
+Several processes of one machine may use an SQLite file at once. Its write-ahead log needs memory that they
+share, which no network file system provides; so on these, and on unknown file systems, the slower rollback
+journal is used. A damaged file is renamed, never deleted; a file that cannot be written is opened for
+reading.
 
 Importing this module loads SQLAlchemy; import it where records are opened.
 """
@@ -27,11 +27,11 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.store.schema import SCHEMA, StoreError, upgrade, version_of
 
-#: So long a writer waits for the others.
+#: Seconds for which a writer waits for others.
 BUSY_TIMEOUT_S = 30.0
-#: So long a server may take to answer at all.
+#: Seconds for which a server may take to answer a connection.
 CONNECT_TIMEOUT_S = 10
-#: A file up to this size is checked whole when it is opened.
+#: Largest file that is checked completely when it is opened.
 CHECKED_BYTES = 64 << 20
 #: Most bytes of one value in an SQLite file; four times the longest line of an export.
 MOST_VALUE_BYTES = 64 << 20
@@ -45,12 +45,12 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"
 T = TypeVar("T")
 
 
-#: Who must let go of the files before a fork.
+#: Open databases, which must close their files before a fork.
 _all: WeakSet[Database] = WeakSet()
 
 
 def _let_go() -> None:
-    """Close what is idle. A child that inherited a connection would believe in locks that it has not."""
+    """Close idle connections: a child process that inherits one would rely on locks that it does not hold."""
     for database in list(_all):
         database.close()
 
@@ -65,7 +65,7 @@ class Database:
     """
 
     def __init__(self, place: Path | str, create: bool = True) -> None:
-        """``place``: a file, or a URL; ``create``: whether it may be new."""
+        """``place``: a file, or a URL; ``create``: true if it may be new."""
         self.url = url_of(place)
         self.name = self.url.database if self._file else shown(self.url)
         self._create = create
@@ -96,13 +96,13 @@ class Database:
     # -- using ---------------------------------------------------------------------------------
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """``work`` on one consistent view of the database."""
+        """The result of ``work`` on one consistent view of the database."""
         return self._run(work, writes=False)
 
     def write(self, work: Callable[[Connection], T], durable: bool = False) -> T:
-        """``work`` as one transaction. It may run twice when a server goes away in the middle.
+        """The result of ``work``, run as one transaction; twice, if the connection to a server breaks.
 
-        ``durable``: not even a power cut shall take it, once this has returned.
+        ``durable``: once this has returned, the transaction survives even a power cut.
         """
         return self._run(work, writes=True, durable=durable)
 
@@ -120,7 +120,7 @@ class Database:
         raise AssertionError("the last attempt returns or raises")
 
     def compact(self) -> bool:
-        """Give the space of what was deleted back; False when others use the file right now."""
+        """Free the space of deleted records; False when others are using the file."""
         if not self._file:
             return True  # a server does that by itself
         connection = self._engine.raw_connection()
@@ -146,7 +146,7 @@ class Database:
         return str(self.read(lambda c: c.exec_driver_sql("PRAGMA journal_mode").scalar_one()))
 
     def close(self) -> None:
-        """Close what is idle; the next use opens it again."""
+        """Close idle connections; the next use opens a new one."""
         self._engine.dispose()
 
     # -- opening -------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class Database:
         """Check health and version; make the tables or bring them up to date."""
 
         def look(connection: Connection) -> tuple[str, int]:
-            # First, because the check computes what a file of somebody else says.
+            # Before the health check, which would run code that a foreign file contains.
             version = version_of(connection, self.name or "")
             if self._file and self.path.stat().st_size <= CHECKED_BYTES:
                 health = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
@@ -204,12 +204,13 @@ class Database:
         self._settle()
 
     def _settle(self) -> None:
-        """Only now: the journal's mode is written into the file, which must be ours."""
+        """Set the journal's mode. This writes to the file, so it comes after the check that the file is
+        ours."""
         if self._file and not self._frozen:
             self._engine.dispose()
             shared_memory = filesystem(self.path) in LOCAL_FILESYSTEMS
             event.listen(self._engine, "connect", _with_log if shared_memory else _without_log)
-            self._engine.connect().close()  # what is wrong with the journal is said now
+            self._engine.connect().close()  # raises now if the journal is damaged
 
     # -- errors --------------------------------------------------------------------------------
 
@@ -245,14 +246,14 @@ def url_of(place: Path | str) -> URL:
     if "\0" in str(place):
         raise _no_place("no name of a file holds a NUL")
     if isinstance(place, str) and _NEARLY_A_URL.match(place):
-        raise _no_place("this is no URL of a database")  # without its words, which may hold the password
+        raise _no_place("this is no URL of a database")  # without the URL, which may hold the password
     if isinstance(place, Path) or "://" not in place:
-        # Not as text: a folder's name may hold what a URL gives a meaning.
+        # Not parsed from text, since a folder's name may hold characters with a meaning in URLs.
         return URL.create("sqlite", database=str(place))
     try:
         url = make_url(place)
     except (ArgumentError, ValueError):
-        # Without the error's own words, which may hold the password.
+        # Without the error's message, which may hold the password.
         raise _no_place("this is no URL of a database") from None
     if url.drivername in ("sqlite", "sqlite+pysqlite"):
         if not url.database or url.database == ":memory:":
@@ -264,7 +265,7 @@ def url_of(place: Path | str) -> URL:
     return url
 
 
-#: What a slip makes of a server's URL; as a file's name it would be shown, password and all.
+#: A mistyped URL of a server; taken for a file's name, it would be shown with its password.
 _NEARLY_A_URL = re.compile(r"postgres(ql)?(\+\w+)?:(?!//)", re.IGNORECASE)
 #: Words in the names of a URL's parameters whose values are secret.
 _SECRET = re.compile("pass|pwd|secret|token", re.IGNORECASE)
@@ -300,9 +301,10 @@ def _no_place(what: str) -> StoreError:
 
 
 def _no_implicit_transactions(connection: Any, record: object) -> None:
-    """We say BEGIN ourselves; else tables would be made outside of any transaction.
+    """Switch off implicit transactions, since the driver would create tables outside of them; :func:`_begin`
+    says BEGIN.
 
-    And nothing that a file brings along is called, should it be somebody else's.
+    Also distrust the schema, so that no function is called which a foreign file names.
     """
     connection.isolation_level = None
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
@@ -314,23 +316,23 @@ def _writable(path: Path) -> bool:
 
 
 def _read_only(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even beside the file."""
+    """A read-only connection, which creates no files beside the database either."""
     with open_regular(path) as file:
         logged = file.read(20)[18:] == b"\2\2"
-    # Where a file has a log to its name but none beside it, all is in the file; else SQLite would make one.
+    # A file in WAL mode without a log beside it is complete; without `immutable`, SQLite would create a log.
     whole = logged and not Path(f"{path}-wal").exists()
     place = f"file:{quote(str(path.absolute()))}?mode=ro{'&immutable=1' if whole else ''}"
     return sqlite3.connect(place, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
 
 
-#: How an SQLite journal ends that names another file, which playing it back may delete.
+#: The end of an SQLite journal that names another file, which replaying the journal may delete.
 _JOURNAL_END = bytes.fromhex("d9d505f920a163d7")
 
 
 def _refuse_super_journal(path: Path) -> None:
-    """Refuse a journal, left by whoever sent the file, that makes SQLite delete a file somewhere else.
+    """Refuse a journal that would make SQLite delete another file; the sender of a file may have added it.
 
-    Only a transaction over several databases leaves one, and we make none.
+    Only transactions over several databases leave such a journal, and the SDK has none.
     """
     journal = Path(f"{path}-journal")
     # One of another process's transaction may go at any moment: then there is nothing to play back.
@@ -345,15 +347,16 @@ def _refuse_super_journal(path: Path) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """A writer takes its turn at once: who has read first could not wait any more."""
+    """Begin a transaction; a writer takes the lock at once, since after reading it could not wait for it."""
     options = connection.get_execution_options()
     if options.get("durable"):
-        connection.exec_driver_sql("PRAGMA synchronous = FULL")  # and so it stays; safer is never wrong
+        connection.exec_driver_sql("PRAGMA synchronous = FULL")  # stays for this connection, which is safe
     connection.exec_driver_sql("BEGIN IMMEDIATE" if options["writes"] else "BEGIN")
 
 
 def _with_log(connection: Any, record: object) -> None:
-    """Readers never wait. What was committed survives the process; a power cut may take the last ones."""
+    """Use the write-ahead log: readers never wait; commits survive the process, but a power cut may lose the
+    last ones."""
     mode = _journal(connection, "WAL")
     connection.execute(f"PRAGMA synchronous = {'NORMAL' if mode == 'wal' else 'FULL'}")
 
@@ -364,7 +367,7 @@ def _without_log(connection: Any, record: object) -> None:
 
 
 def _journal(connection: Any, wanted: str) -> str:
-    """Ask for a mode; needs a moment in which nobody else uses the file. Says which mode it is."""
+    """Set the journal mode, which needs a moment without other users of the file; returns the actual mode."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
@@ -376,7 +379,7 @@ def _journal(connection: Any, wanted: str) -> str:
             time.sleep(0.01)
 
 
-#: A blank, tab, line end or backslash, as the kernel writes it in a list of mounts.
+#: An escaped blank, tab, line end or backslash in the system's list of mounts.
 _OCTAL = re.compile(rb"\\([0-3][0-7]{2})")
 
 

@@ -1,9 +1,9 @@
-"""Records as lines of JSON: out of one database, into another, on another machine, in another year.
+"""Records as lines of JSON: to move them from one database to another, on any machine, at any time.
 
-The first line says what the file is; each other line is one record, whole. A file is hostile until it
-has been read: lines are bounded and every field is checked. An import reads the file twice, and a merge
-the other database: with a bad record anywhere nothing is changed; then the records go in, some hundreds
-at a time. Whoever is interrupted imports again: a record that is there already is not doubled.
+The first line identifies the file; each other line is one complete record. A file is untrusted: lines are
+bounded and every field is checked. An import reads the file twice, and a merge the other database: if any
+record is bad, nothing is changed; then the records are inserted, some hundreds at a time. After an
+interruption, import again: a record that is present already is not inserted twice.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from perfdojo_sdk.store.traces import Strict, first_error
 FORMAT = 1
 #: Most bytes of one line.
 MAX_LINE = 16 << 20
-#: So far in the future a record of another machine may lie.
+#: How far a record of another machine may be dated in the future.
 CLOCKS_DIFFER = timedelta(days=1)
 #: Records that go into a database in one transaction.
 BATCH = 200
@@ -55,7 +55,7 @@ class FinishedKernel(Strict):
 
 
 class Line(Strict):
-    """Any other line: one of the two."""
+    """Any other line: a finished kernel or a candidate."""
 
     kernel: FinishedKernel | None = None
     candidate: Candidate | None = None
@@ -99,7 +99,8 @@ def lines_of(records: Records, chosen: Callable[[RecordKey], bool] = lambda key:
 
 
 def import_file(records: Records, path: Path) -> Imported:
-    """Bring in every record of a file. :class:`FormatError` names the first bad line; nothing is changed."""
+    """Insert every record of a file. :class:`FormatError` names the first bad line; then nothing is
+    changed."""
     with checked(path) as lines:
         return bring(records, lines)
 
@@ -108,7 +109,7 @@ def import_file(records: Records, path: Path) -> Imported:
 def checked(path: Path) -> Iterator[Iterable[Line]]:
     """The lines of a file that has been read to its end once; :class:`FormatError` names the first bad one.
 
-    Whoever opens records only in here makes no new database for a file that is refused.
+    Open the database inside this context, so that none is created for a file that is refused.
     """
     with _opened(path) as file:
         for _ in _read(file, path.name):
@@ -128,9 +129,9 @@ def _opened(path: Path) -> BufferedReader:
 
 
 def merge(records: Records, other: Records) -> Imported:
-    """Bring in every record of another database, which is read to its end before anything is changed.
+    """Insert every record of another database, which is read to its end before anything is changed.
 
-    :class:`FormatError` for a record that must not come in.
+    :class:`FormatError` for an invalid record.
     """
     try:
         deque(_lines_in(other), maxlen=0)
@@ -150,7 +151,7 @@ def _lines_in(other: Records) -> Iterator[Line]:
 
 
 def bring(records: Records, lines: Iterable[Line]) -> Imported:
-    """Put records in, some hundreds at a time."""
+    """Insert records, some hundreds at a time."""
     found, rest = Imported(), iter(lines)
     while batch := list(islice(rest, BATCH)):
         found.kernels += records.add_missing([(k.key, k.record) for k in (b.kernel for b in batch) if k])

@@ -1,4 +1,4 @@
-"""JSON and YAML that anybody may have written, as plain values: bounded in depth and in size, or refused."""
+"""Readers of untrusted JSON and YAML as plain values, bounded in depth and in size."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
-#: No file of ours is nested deeper.
+#: Deepest nesting that is accepted.
 MOST_DEPTH = 60
-#: Values in a YAML file, each counted as often as its aliases repeat it.
+#: Most values in a YAML file, each counted as often as aliases repeat it.
 MOST_VALUES = 100_000
 
 
@@ -23,7 +23,7 @@ def json_of(text: str | bytes) -> Any:
 
 
 def yaml_of(text: str | bytes) -> Any:
-    """The value of a YAML document; ValueError for anything else, and for what aliases make too large."""
+    """The value of a YAML document; ValueError for anything else, and if aliases make it too large."""
     try:
         if _deepest(text) > MOST_DEPTH:
             raise ValueError(f"it is nested deeper than {MOST_DEPTH} levels")
@@ -36,12 +36,12 @@ def yaml_of(text: str | bytes) -> Any:
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from None
     except (AttributeError, LookupError, TypeError, OverflowError) as error:
-        # Such as `!!bool perhaps`.
+        # For example, `!!bool perhaps`.
         raise ValueError(f"a value is not what its tag says ({error})") from None
 
 
 class _Constructor(yaml.constructor.SafeConstructor):
-    """Values from nodes that are there already."""
+    """A constructor of values from nodes that were composed before."""
 
 
 def _deepest(text: str | bytes) -> int:
@@ -62,10 +62,10 @@ def _depths(text: str | bytes) -> Iterator[int]:
 
 
 def _count(node: yaml.Node, known: dict[int, int]) -> int:
-    """Values below a node, its aliases written out; a node inside itself has too many."""
+    """The number of values below a node, with aliases expanded; a node inside itself has too many."""
     found = known.get(id(node))
     if found is None:
-        known[id(node)] = MOST_VALUES + 1  # what it counts while it is being counted
+        known[id(node)] = MOST_VALUES + 1  # its count if it is met again inside itself
         found = 1 + sum(_count(each, known) for each in _below(node))
         found = known[id(node)] = min(found, MOST_VALUES + 1)
     return found

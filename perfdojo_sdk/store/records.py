@@ -19,7 +19,7 @@ from perfdojo_sdk.store.traces import SavedTrace, Strict
 
 Figure = bool | int | float | str
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-#: What a key and a record hold beside programs: names, versions, settings. No database keeps a NUL.
+#: Texts of a key or a record besides programs: names, versions, settings. No database stores a NUL.
 Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=4096)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -29,7 +29,7 @@ def sha256(data: str | bytes) -> str:
 
 
 class RecordKey(Strict):
-    """Under which conditions a kernel was found, verified and measured."""
+    """The conditions under which a kernel was found, verified and measured."""
 
     kernel: Text
     program_sha256: Sha256
@@ -103,7 +103,7 @@ class Timing(Strict):
 
 
 class RooflineBound(Strict):
-    """A time that nothing beats, and what it rests on."""
+    """A lower bound on the time, and its basis."""
 
     seconds: float
     limit: str

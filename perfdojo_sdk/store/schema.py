@@ -1,8 +1,7 @@
-"""The tables, their version, and how a database of an earlier version becomes one of this version.
+"""The tables, their version, and the migrations from earlier versions.
 
-In an SQLite file the version stands in the header, beside the mark that the file is ours; on a server
-it stands in a table of its own. A migration is one transaction: a database has either version, never
-something between.
+In an SQLite file the version is in the header, beside an application id; on a server it is in a table of its
+own. A migration is one transaction: a database has either version, never something between.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sqlalchemy import (
 from perfdojo_sdk.core.errors import DojoError
 
 SCHEMA = 2
-#: Marks a file as ours ("PDjo"); on a server, the lock that one who migrates holds.
+#: The application id of SQLite files ("PDjo"); on a server, the number of the lock for migrations.
 APPLICATION_ID = 0x50446A6F
 
 _Id = BigInteger().with_variant(Integer, "sqlite")
@@ -49,7 +48,7 @@ kernels = Table(
     Index("records_by_digest", "digest"),
 )
 
-#: What many candidates share: everything that their times depend on but their own program.
+#: Conditions that many candidates share: everything that their times depend on but their own program.
 conditions = Table(
     "conditions",
     _metadata,
@@ -62,7 +61,7 @@ conditions = Table(
     Index("conditions_by_kernel", "kernel", "target"),
 )
 
-#: One row for each candidate; the columns beside ``record`` are what questions are asked about.
+#: One row for each candidate; the columns besides ``record`` are those that queries use.
 candidates = Table(
     "candidates",
     _metadata,
@@ -93,12 +92,12 @@ class StoreError(DojoError):
 
 
 def _add_candidates(connection: Connection) -> None:
-    """1 to 2: candidates beside finished kernels."""
+    """Migrate from version 1 to 2, which has candidates besides finished kernels."""
     for table in (conditions, candidates):
         table.create(connection)
 
 
-#: From version -> what leads to the next one.
+#: Version -> the migration to the next one.
 _MIGRATIONS: Mapping[int, Callable[[Connection], None]] = {1: _add_candidates}
 
 
@@ -129,7 +128,8 @@ def version_of(connection: Connection, name: str) -> int:
 
 
 def _refuse_code(connection: Connection, name: str) -> None:
-    """A file of ours holds tables and plain indexes; whatever else there is computes when we use them."""
+    """Refuse a file with anything but tables and plain indexes, since triggers, views and expressions would
+    run code when it is used."""
     parts = connection.exec_driver_sql("SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL")
     for kind, part, text in parts:
         if kind == "table":
@@ -151,7 +151,7 @@ def upgrade(connection: Connection, name: str) -> None:
     """Bring the database to this version, inside the caller's writing transaction."""
     if connection.dialect.name != "sqlite":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({APPLICATION_ID})")
-    version = version_of(connection, name)  # again: somebody may have been faster
+    version = version_of(connection, name)  # again, since another process may have migrated it
     if version == SCHEMA:
         return
     if version == 0:

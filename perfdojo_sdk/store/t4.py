@@ -1,8 +1,8 @@
-"""Candidates in the words of T4, the results format of Kernel Tuner, for tools that compare tuners.
+"""Candidates in T4, the results format of Kernel Tuner, for tools that compare tuners.
 
-Source: https://github.com/KernelTuner/kernel_tuner, kernel_tuner/schema/T4/1.0.0/results-schema.json.
-Times are in milliseconds, as Kernel Tuner writes them. T4 has five words for what fails; which of ours
-becomes which stands in :data:`INVALIDITY`, and our own word is kept beside it.
+Source: https://github.com/KernelTuner/kernel_tuner, kernel_tuner/schema/T4/1.0.0/results-schema.json. Times
+are in milliseconds, as Kernel Tuner writes them. T4 has five kinds of failure; :data:`INVALIDITY` maps the
+SDK's reasons to them, and an entry also holds the SDK's own reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ INVALIDITY: Mapping[FailureReason, str] = {
 }
 
 
-#: What an entry says of a time itself; a runner's detail of such a name is not said again.
+#: Names of an entry's own fields about a time; a runner's detail with such a name is left out.
 NAMED = ("time", "time_best", "time_spread", "calls", "provenance", "cut", "checks_passed")
 
 

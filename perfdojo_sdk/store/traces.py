@@ -1,8 +1,8 @@
 """A trace as data: root text and moves, checked field by field, replayed move by move.
 
-The file is hostile until it has replayed: sizes are bounded, names are names, and every move
-passes the same check as when it was first played. A move of an older version of its transformation
-is translated by that transformation; one that cannot be played says which package it needs.
+The file is untrusted: sizes are bounded, names are checked, and every move passes the same check as when it
+was first played. A move of an older version of its transformation is upgraded by that transformation; if a
+move cannot be played, the error names the package that it needs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MAX_MOVES = 10_000
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=64)]
 MoveName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*(/[A-Za-z_]\w*)*$", max_length=128)]
 PackageName = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]*)?$", max_length=128)]
-#: A place grows with each scope that a game nests, so only the text of its program bounds it.
+#: The id of a place. It grows with each scope that moves nest, so it is only bounded like a program's text.
 PlaceName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*$", max_length=MAX_CHARACTERS)]
 Word = Annotated[str, StringConstraints(max_length=256)]
 Integer = Annotated[int, Field(strict=True, ge=-MAX_NUMBER, le=MAX_NUMBER)]
 
 
 def first_error(error: ValidationError) -> str:
-    """The first thing that is wrong, with its place in the file; never the value, which may be anything."""
+    """The first fault, with its place in the file; without the value, which may be anything."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(str(part)[:64] for part in first["loc"])
     return f"{place}: {first['msg']}" if place else str(first["msg"])
@@ -87,8 +87,8 @@ class SavedTrace(Strict):
 def current(saved: SavedMove, rules: Rules) -> Move:
     """The move as the installed version of its transformation plays it.
 
-    :class:`MoveError` when nothing here can play it: the transformation is not there, is older than
-    the move, or cannot translate moves of that version.
+    :class:`MoveError` when it cannot be played here: the transformation is not installed, is older than
+    the move, or cannot upgrade moves of that version.
     """
     move = saved.move()
     transformation = rules.transformations.get(saved.transformation)
@@ -108,7 +108,7 @@ def current(saved: SavedMove, rules: Rules) -> Move:
 
 
 def _absent(saved: SavedMove, rules: Rules) -> MoveError:
-    """No such transformation; the package that the trace names is the likeliest remedy."""
+    """The error for a missing transformation, which suggests the package that the trace names."""
     what = f"unknown transformation {saved.transformation!r}"
     if saved.package:
         why = f"the package {saved.package} brought it, and is missing, left out or has dropped it"

@@ -11,7 +11,8 @@ __all__ = ["TargetConformance"]
 
 
 def __getattr__(name: str) -> Any:
-    """pytest imports this package wherever the SDK is installed; the kit comes when it is asked for."""
+    """Import the kit only when it is used, since pytest imports this package wherever the SDK is
+    installed."""
     if name == "TargetConformance":
         from perfdojo_sdk.testing.target_conformance import TargetConformance
 

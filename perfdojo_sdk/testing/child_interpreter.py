@@ -1,7 +1,7 @@
-"""Call a function in a fresh interpreter: what a worker of a cluster sees of a plugin.
+"""Calls of a function in a fresh interpreter, as in a worker of a cluster.
 
-Arguments and results are pickled and travel through pipes. Nothing is read from a file, and the only
-writer of either pipe is this module.
+Arguments and results are pickled and sent through pipes. Nothing is read from a file, and only this module
+writes to the pipes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TIMEOUT_S = 120
 
 
 class ChildFailed(Exception):
-    """The child could not take the call over the border, or raised; the message says what."""
+    """Raised when the call cannot be pickled, or raised in the child; the message says what."""
 
 
 def call(function: Callable[..., Any], *arguments: Any, hash_seed: int = 0) -> Any:
@@ -47,7 +47,8 @@ def call(function: Callable[..., Any], *arguments: Any, hash_seed: int = 0) -> A
 
 
 def serve() -> None:
-    """The child's side: one call from stdin, its result to stdout; prints of others go to stderr."""
+    """The child's side: reads one call from stdin and writes its result to stdout; other output goes to
+    stderr."""
     answer = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     function, arguments = pickle.load(sys.stdin.buffer)
@@ -56,4 +57,4 @@ def serve() -> None:
 
 
 def unchanged(thing: Any) -> None:
-    """Takes ``thing`` over the border, and nothing else."""
+    """Do nothing: a call with ``thing`` only sends it to the child process."""

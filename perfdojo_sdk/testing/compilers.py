@@ -22,13 +22,13 @@ from perfdojo_sdk.measure.toolchain import Toolchain, answering
 from perfdojo_sdk.testing.numeric_leg import QUICK, compiled_together
 from perfdojo_sdk.verify.groups import Array
 
-#: Comes last, so that it holds: fused products are legal, and each compiler fuses others.
+#: The last flag, which overrides others: fused products are legal, but each compiler fuses different ones.
 UNFUSED = "-ffp-contract=off"
 
 
 @cache
 def known_compilers() -> tuple[Toolchain, ...]:
-    """gcc, and a clang: its own or that of the ``ziglang`` wheel; those of them that answer."""
+    """gcc, and a clang, which may be that of the ``ziglang`` wheel; those of them that work."""
     commands: list[tuple[str, ...]] = [(where,) for name in ("gcc", "clang") if (where := shutil.which(name))]
     if len(commands) < 2 and importlib.util.find_spec("ziglang"):
         commands.append((sys.executable, "-m", "ziglang", "cc"))
@@ -96,7 +96,7 @@ def _difference(source: KernelSource, one: Measurement, other: Measurement) -> s
 
 
 def _inputs(source: KernelSource, seed: int) -> list[dict[str, Array]]:
-    """Numbers of all magnitudes, and small whole ones, which keep their meaning through many products."""
+    """Numbers of all magnitudes, and small whole ones, with which many products stay finite and exact."""
     rng = np.random.default_rng(seed)
     found: list[dict[str, Array]] = []
     for wide in (True, False):

@@ -1,10 +1,10 @@
-"""The conformance kit: one list of checks that says what a plugin must hold.
+"""The conformance kit: the list of checks that every plugin must pass.
 
 A check is a function from a :class:`~perfdojo_sdk.testing.context.Context` to problems in words, none
-when all is well. ``perfdojo-sdk plugins check`` and the pytest class
-:class:`~perfdojo_sdk.testing.TargetConformance` are two thin callers of this list.
+if it passes. ``perfdojo-sdk plugins check`` and the pytest class
+:class:`~perfdojo_sdk.testing.TargetConformance` both run this list.
 
-A plugin that knows of a failure says so beside its ``PERFDOJO_API``, and why::
+A plugin declares known failures beside its ``PERFDOJO_API``, with the reason::
 
     PERFDOJO_EXPECTED_FAILURES = {"my_chip": {"walks compiled": "the assembler has no select yet"}}
 
@@ -25,7 +25,7 @@ from perfdojo_sdk.plugins import Plugin, Plugins
 from perfdojo_sdk.testing import game_checks, kernel_checks, metadata, runner_checks
 from perfdojo_sdk.testing.context import Budget, Context, NotApplicable, Part
 
-#: Most problems of one check that are kept; the first few tell the story.
+#: Most problems of one check that are kept.
 MOST_PROBLEMS = 10
 
 Outcome: TypeAlias = Literal["passed", "failed", "skipped", "expected"]
@@ -33,7 +33,7 @@ Outcome: TypeAlias = Literal["passed", "failed", "skipped", "expected"]
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that must hold."""
+    """One check of the kit."""
 
     name: str
     test: Callable[[Context], Iterable[str]]

@@ -87,7 +87,7 @@ PRIMES = (2, 3, 5, 7, 2, 3, 5)
 
 
 class Context:
-    """One plugin, one target that it has a say over (None: none), and a budget."""
+    """One plugin, one target to which it contributes (None: no target), and a budget."""
 
     def __init__(
         self, plugins: Plugins, plugin: Plugin, target: Target | None = None, budget: Budget | None = None
@@ -99,7 +99,7 @@ class Context:
     # -- the budget --------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """A check begins: it has all of its time, and has looked at nothing."""
+        """Start a check: reset its time and its counts."""
         self.cases_done, self.cut = 0, False
         self.refused: list[str] = []
         self.warnings: list[str] = []
@@ -148,7 +148,7 @@ class Context:
         try:
             there = parts[part]()
         except UnavailableError as error:
-            there = error.code != "PD-G005"  # any other error is for the check to meet
+            there = error.code != "PD-G005"  # the check itself reports any other error
         return None if there else MissingPart(f"the plugin does not bring {part.value}")
 
     @property
@@ -162,7 +162,7 @@ class Context:
 
     @cached_property
     def rules(self) -> Rules:
-        return unguarded(self.plugins.rules(self.target))  # faults are what is looked for
+        return unguarded(self.plugins.rules(self.target))  # without guards, since checks look for faults
 
     @cached_property
     def own_moves(self) -> Mapping[str, Transformation]:
@@ -224,7 +224,7 @@ class Context:
             try:
                 yield instantiate(operator, sizes, self.target.dialect)
             except DojoError:
-                continue  # a filter larger than the image: not every shape makes sense
+                continue  # not every shape is valid: for example, a filter larger than the image
 
     @cached_property
     def small_kernels(self) -> tuple[Kernel, ...]:

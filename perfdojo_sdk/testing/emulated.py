@@ -1,8 +1,8 @@
-"""Every kernel of a library for grids and blocks, run under the watch of the emulation.
+"""A test of every kernel of a library for grids and blocks, in the emulation, which watches all accesses.
 
-What is looked at are the games that a build plays: the expert's, on every operator at its default sizes,
-shrunk move by move to a shape that emulation can afford; and the expert's own games at awkward shapes. The
-sources are those that a compiler for the device would get.
+The games are those that a build plays: the expert's, on every operator at its default sizes, replayed at a
+shape that is small enough to emulate; and the expert's games at awkward shapes. The sources are those that a
+compiler for the device would get.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from perfdojo_sdk.testing.kernel_checks import TOGETHER, Case, together
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reduced import reduce_trace
 
-#: Statement instances of a kernel of the library at its smaller shape.
+#: Most statement instances of a library's kernel at its smaller shape.
 FEW_INSTANCES = 20_000
 
 
 class Emulated:
-    """Runs what the expert of one target plays; every access of every kernel is watched."""
+    """Runs the games of one target's expert in the emulation, which watches every access."""
 
     def __init__(self, plugins: Plugins, target: Target, most: Kind = Rules.most) -> None:
-        """``most``: what the expert's moves may do at most."""
+        """``most``: the most that the expert's moves may change."""
         expert = plugins.heuristic_pass(target)
         assert expert is not None, f"{target.name} has an expert"
         self.target, self.rules, self.expert = target, replace(plugins.rules(target), most=most), expert
@@ -80,7 +80,7 @@ class Emulated:
                 yield f"{case.name}: {report.problem}\n{case.game.program}"
 
     def problems_together(self, cases: Sequence[Case], quick: bool = True) -> Iterator[str]:
-        """The same of many small cases: each group is one program, and only a bad group is taken apart."""
+        """The same for many small cases: each group is one program, and only a bad group is split."""
         for at in range(0, len(cases), TOGETHER):
             group = cases[at : at + TOGETHER]
             dialect = self.rules.dialect

@@ -1,8 +1,8 @@
-"""A machine on paper: how long a program would take, read off its tree. For tests and comparisons only.
+"""An analytic machine: it estimates a program's time from its tree. For tests and comparisons only.
 
-Deterministic and quick, with what makes the search for fast kernels hard on real machines: vectors pay
-only where data stand side by side, threads only for enough work, reuse only where it fits into a cache,
-and most single moves change nothing until another one follows.
+It is deterministic and quick, and has the properties that make the search for fast kernels hard on real
+machines: vectors only help if data lie side by side, threads only with enough work, reuse only if the data
+fit into a cache, and most single moves change nothing until another one follows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfdojo_sdk.search.features import fetched, stride_of
 
 @dataclass(frozen=True)
 class AnalyticMachine:
-    """Cycles of everything, at ``hertz``."""
+    """The costs of the machine in cycles, at ``hertz``."""
 
     dialect: Dialect
     threads: int = 4
@@ -35,7 +35,7 @@ class AnalyticMachine:
     latency: float = 4.0
     """Cycles between two accumulations into the same cell; those into different cells overlap."""
     code_lines: int = 512
-    """Copies of statements beyond which the code itself is slow to fetch."""
+    """Most copies of statements before fetching the code becomes slow."""
 
     def seconds(self, program: Program) -> float:
         cycles = sum(self._node(program, node, ()) for node in program.body)
@@ -71,7 +71,7 @@ class AnalyticMachine:
             carried = bool(loops) and loops[-1] not in statement.target.levels
             cycles += self.latency if carried else 1.0
             if lanes is not None and lanes not in statement.target.levels:
-                cycles += above[lanes].size  # lanes of one cell go one by one
+                cycles += above[lanes].size  # lanes that accumulate into one cell run one by one
         return cycles
 
     def _copies(self, nodes: tuple[Node, ...]) -> int:

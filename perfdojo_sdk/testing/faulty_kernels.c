@@ -74,7 +74,7 @@ static int run(const float *x, float *y)
 
 #elif defined KERNEL_changed_input_later
 
-/* While it is timed, it leaves its input as it would like to find it. */
+/* Changes its input only after some calls, when it is timed. */
 static int run(const float *x, float *y)
 {
     right(x, y);

@@ -1,8 +1,8 @@
-"""One random game, verified as it is played: the unit of work of every fuzz run.
+"""One random game, verified while it is played: the unit of work of every fuzz run.
 
-Leg 1 judges each move; legs 3 and, where the program can be compiled and run, 2 judge the end and
-every hundredth move. Leg 2 looks at the ends of several walks together, which is much cheaper. A failure
-holds the program, the move and the leg, and shrinks.
+The exact leg checks each move; the dependence leg and, if the program can be compiled and run, the numeric
+leg check the end and every hundredth move. The numeric leg takes the ends of several walks together, which is
+much cheaper. A failure holds the program, the move and the leg, and can be shrunk.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from perfdojo_sdk.testing.shrink import shrink, still
 from perfdojo_sdk.verify.dependence import DependenceReport, verify_dependence_trace, verify_races
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
-#: Moves between two looks by the dear legs.
+#: Moves between two checks by the expensive legs.
 EVERY = 100
-#: Moves between two looks at the printed text.
+#: Moves between two checks of the printed text.
 EVERY_TEXT = 50
-#: Statements beyond which a program does not grow: judging a move costs what the program is long, and what
-#: goes wrong in a long one goes wrong in a short one.
+#: Statements above which a program does not grow: the cost of a check is proportional to the length, and
+#: faults of long programs show in short ones, too.
 MOST_STATEMENTS = 24
 #: Processor time for making a failure small.
 SHRINK_S = 30.0
@@ -35,7 +35,7 @@ SHRINK_S = 30.0
 DRAWS = 20
 
 Numeric = Callable[[Sequence[Trace]], Sequence[str]]
-"""Leg 2 for a target: what is wrong with the compiled end of each trace, or nothing."""
+"""The numeric leg for a target: the problem of the compiled end of each trace, or ""."""
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,14 @@ class FuzzFailure:
     """One move after which a leg refuses the program, or a program whose moves cannot be listed."""
 
     leg: str
-    """``crash``: listing or playing raised, which ``problem`` tells; no move is known then."""
+    """The leg, or ``crash`` if listing or playing moves raised the error in ``problem``; then no move is
+    known."""
     problem: str
     before: Program
     move: Move | None
     after: Program
     walk: Trace | None = None
-    """The whole game, where the kernel of its end is wrong and not one of its moves."""
+    """The whole game, if the kernel of its end is wrong, and not one of its moves."""
 
 
 @dataclass
@@ -65,13 +66,14 @@ class FuzzReport:
     """Checks of each leg; apart, those in which a leg came to no answer."""
     failure: FuzzFailure | None = None
     looks: list[Trace] = field(default_factory=list)
-    """The games that leg 2 has to verify."""
+    """The games that the numeric leg has to verify."""
 
 
 def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> FuzzReport:
-    """A walk of ``length`` moves over a random program of six statements or more, judged by legs 1 and 3.
+    """A walk of ``length`` moves over a random program of six statements or more, checked by the exact and
+    the dependence leg.
 
-    ``rarest``: transformations to prefer now and then. Whatever raises is a failure of the walk.
+    ``rarest``: transformations to prefer now and then. Any exception is a failure of the walk.
     """
     rng, report = Random(seed), FuzzReport(seed)
     trace = Trace(random_program(rng, 6))
@@ -116,14 +118,14 @@ def _draw(
 
 
 def _after_move(walk: ExactWalk, step: Step, seed: int, report: FuzzReport) -> tuple[str, str] | None:
-    """Leg and problem, if the move is wrong; leg 1 asks for the rules of the language, too."""
+    """The leg and the problem, if the move is wrong; the exact leg also checks the rules of the language."""
     exact = walk.check(step, seed)
     report.by_leg["exact" if exact.decided else "exact, undecided"] += 1
     return None if exact.ok or not exact.decided else ("exact", exact.problem)
 
 
 def verify_numerically(reports: Sequence[FuzzReport], numeric: Numeric) -> None:
-    """Leg 2 on what the walks left for it; a report gets its first failure."""
+    """Run the numeric leg on the games that walks collected; each report gets its first failure."""
     todo = [(report, trace) for report in reports for trace in report.looks if report.failure is None]
     problems = numeric([trace for _, trace in todo]) if todo else ()
     for (report, trace), problem in zip(todo, problems, strict=True):
@@ -137,7 +139,8 @@ def _failed(step: Step, leg: str, problem: str) -> FuzzFailure:
 
 
 def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
-    """Leg 3, which blames the first move that it refuses, and leg 1 from the root; a trace for leg 2."""
+    """Run the dependence leg, which finds the first wrong move, and the exact leg from the root; keep the
+    trace for the numeric leg."""
     proof = proved(trace.steps[-1], rules)
     report.by_leg["dependence" if proof.decided else "dependence, undecided"] += 1
     if proof.decided and not proof.ok:
@@ -152,21 +155,21 @@ def _look(trace: Trace, rules: Rules, report: FuzzReport) -> None:
 
 
 def proved(step: Step, rules: Rules) -> DependenceReport:
-    """The report of leg 3 on a single step."""
+    """The report of the dependence leg on a single step."""
     return verify_dependence_trace(Trace(step.before, (step,)), rules)
 
 
 def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
     """The failure on the smallest program on which the same leg refuses the same kind of move.
 
-    Failures of leg 2, of the text and crashes are kept as they are: no move is what is wrong with them.
+    Failures of the numeric leg, of the text, and crashes are not shrunk, since no single move is known.
     """
     played = failure.move
     if played is None or failure.leg not in ("exact", "dependence"):
         return failure
 
     def found(program: Program) -> FuzzFailure | None:
-        # What is wrong with the program before the move is another failure than one that the move brings.
+        # A fault that the program has before the move is another failure.
         if failure.leg == "dependence" and not verify_races(program, rules.dialect).ok:
             return None
         if failure.leg == "exact" and not verify_exact(program, program, (), rules.dialect, models=1).ok:
@@ -184,5 +187,5 @@ def shrunk(failure: FuzzFailure, rules: Rules) -> FuzzFailure:
 
     fails = still(lambda program: found(program) is not None)
     smallest = shrink(failure.before, fails, rules.dialect, SHRINK_S)
-    # The ids of a program that was parsed anew, as whoever replays it will have them.
+    # With the ids of a freshly parsed program, as in a replay of the failure.
     return found(parse(smallest.text, rules.dialect)) or found(smallest) or failure

@@ -1,4 +1,4 @@
-"""Checks of one target's game: what may be played, what is refused, and that nothing loses its meaning."""
+"""Checks of one target's game: legal moves, refusals, and the meaning of programs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from perfdojo_sdk.testing.declared_names import wrong_names
 from perfdojo_sdk.testing.fuzzing import fuzz, proved, shrunk
 from perfdojo_sdk.verify.exact import verify_exact
 
-#: Most legal places of one of the plugin's moves that the legs of verification look at.
+#: Most legal places of one of the plugin's moves that are verified.
 MOST_PLACES = 12
 
 
@@ -95,7 +95,7 @@ def find_and_check_agree(context: Context) -> Iterator[str]:
 
 
 def _verdict(rules: Rules, program: Program, move: Move) -> Step | Rejection | str:
-    """The answer to one move, or what is wrong with it in words."""
+    """The answer to one move, or the fault of the answer in words."""
     try:
         answer = rules.attempt(program, move)
         checked = rules.transformation(move.transformation).check(program, move, rules.dialect)
@@ -125,9 +125,9 @@ def nothing_given_is_changed(context: Context) -> Iterator[str]:
     for program in context.cases(context.programs, least=len(context.operators)):
         ids = [node.id for _, node in program.walk()]
         for who, action in actions:
-            # A reader of the text may find what an earlier look at it has kept, so the tree is compared.
+            # Compare the tree, since the text may be a cached one.
             twin = parse(program.text, rules.dialect)
-            with suppress(Exception):  # other checks report what raises
+            with suppress(Exception):  # other checks report exceptions
                 action(program)
             if program != twin or ids != [node.id for _, node in program.walk()]:
                 yield f"{who} changes the program that it is given:\n{twin}"
@@ -137,7 +137,7 @@ def nothing_given_is_changed(context: Context) -> Iterator[str]:
 
 
 def _actions(context: Context) -> Iterator[tuple[str, Callable[[Program], object]]]:
-    """Whoever is given a program: the name and a call."""
+    """Everything that gets a program: its name, and a call of it."""
     rules = context.rules
 
     def play(transformation: Transformation, program: Program) -> None:
@@ -222,7 +222,7 @@ def _unhelpful(rules: Rules, rejection: Rejection) -> Iterator[str]:
     where = f"{rejection.move.text} ({rejection.code})"
     try:
         for sentence in (rejection.requirement.why, rejection.requirement.hint):
-            sentence.format(**rejection.refusal.sentence_words)  # which an error forgives
+            sentence.format(**rejection.refusal.sentence_words)  # raises where the message forgives
         error = rejection.error()
     except Exception as problem:
         yield f"{where}: its words cannot be made: {type(problem).__name__}: {problem}"
@@ -322,7 +322,7 @@ def _expert_games(context: Context) -> Iterator[Trace]:
 
 
 def _ends(context: Context) -> Iterator[Program]:
-    """Initial programs, and how random games and the expert's end."""
+    """Initial programs, and the last programs of random games and of the expert's."""
     yield from context.programs
     yield from (trace.program for trace in context.walks)
     yield from (game.program for game in _expert_games(context))

@@ -1,7 +1,7 @@
-"""Checks of one target's code: it is what was asked for, and computes what the programs mean.
+"""Checks of one target's code: its form, and its results.
 
-Compiling costs more than anything else here. So many kernels go into one program, one after the other,
-and are compiled and compared together; when something is wrong, each is looked at alone.
+Compiling is the most expensive part. So many kernels are put into one program, one after the other, and are
+compiled and compared together; if that fails, each is checked alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfdojo_sdk.verify.numeric import verify_numeric
 #: Most kernels that are compiled as one.
 TOGETHER = 16
 
-#: Failures that a kernel may meet only because of the company that it is in.
+#: Failures that a program of many kernels may have although each kernel alone passes.
 TOO_LARGE = ("constraints:", "memory:", "timeout:")
 
 _ACCESS = re.compile(r"\b([A-Za-z_]\w*)\[")
@@ -136,11 +136,11 @@ def _problems(context: Context, cases: Sequence[Case]) -> list[str]:
 
 
 def _look(context: Context, cases: Sequence[Case]) -> tuple[str, bool]:
-    """The problem that leg 2 finds in ``cases`` as one program, and a flag: it may be due to its size
-    alone."""
+    """The problem that the numeric leg finds in ``cases`` as one program, and true if the size of the program
+    may be the only cause."""
     dialect, runner = context.rules.dialect, context.runner
     if isinstance(runner, NativeRunner):
-        runner = replace(runner, forks=True)  # how it starts its children is not what is looked at here
+        runner = replace(runner, forks=True)  # other checks test how it starts child processes
     original = together([case.game.root for case in cases], dialect)
     transformed = together([case.game.program for case in cases], dialect)
     try:

@@ -1,8 +1,8 @@
-"""Leg 2 for a fuzz run: several ends of walks are compiled in one call and run in forks.
+"""The numeric leg for a fuzz run: the ends of several walks are compiled in one call and run in forks.
 
-Most of the cost of a small kernel is not its own: headers of intrinsics to read, an interpreter to start.
-Kernels that share a translation unit share the headers, and a fork of this process is a child with the
-same limits and checks as a new interpreter, at a fiftieth of the price.
+Most of the cost of a small kernel is overhead: headers of intrinsics to parse, an interpreter to start.
+Kernels in one translation unit share the headers, and a fork of this process is a child with the same limits
+and checks as a new interpreter, for a fiftieth of the cost.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.numeric import verify_numeric
 
-#: The optimisation level of most looks; it keeps what the generator wrote and costs a sixth.
+#: The optimisation level of most checks; it keeps the generator's code and takes a sixth of the time.
 QUICK = "-O0"
 
 
 class NumericLeg:
-    """Leg 2 on the ends of several games for one target."""
+    """The numeric leg on the ends of several games for one target."""
 
     def __init__(self, plugins: Plugins, target: Target) -> None:
         self.plugins, self.target = plugins, target
         self.generator, self.runner = plugins.code_generator(target), plugins.runner(target)
 
     def __call__(self, traces: Sequence[Trace], optimised: bool) -> list[str]:
-        """The problem that leg 2 finds in the compiled end of each trace; "" for none.
+        """The problem that the leg finds in the compiled end of each trace; "" for none.
 
         ``optimised``: compile at the target's own level, like its libraries; else at a low level, which is
         faster.

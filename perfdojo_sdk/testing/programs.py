@@ -1,11 +1,11 @@
-"""Random programs: small, well-formed, and full of what makes moves illegal.
+"""Random programs: small, well-formed, and with many features that make moves illegal.
 
 A program is a sequence of nests. Each nest writes one array that did not exist before, or works
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
-overwritten temporaries, statistics of rows; and with the whole language also selections, statements
-under conditions, padded windows, integers and quotients in subscripts; and what passes a value on in
-unusual ways: accumulations of two kinds into one cell, first writes under a condition, reductions of which
+overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
+under conditions, padded windows, integers and quotients in subscripts; and unusual flows of values:
+accumulations of two kinds into one cell, first writes under a condition, reductions of which
 the last iteration is left, recurrences, reads ahead of writes, aliases inside one nest, and filters
 that slide. Some temporaries share a buffer. No cell is read before it was written.
 """
@@ -70,7 +70,7 @@ class _Writer:
     def storage(self, outputs: list[str]) -> list[tuple[list[str], tuple[int, ...]]]:
         """The arrays of each buffer, and its shape; now and then, temporaries of one shape alias each other.
 
-        Arrays that start at infinity stay alone: whoever finds it in their place would compute nonsense.
+        Arrays that start at infinity share with none, since the infinities would spread to the other array.
         """
         groups = {name: [name] for name in self.shapes}
         infinite = {line.split("[")[0].split()[-1] for line in self.lines if line.endswith("inf")}
@@ -217,7 +217,7 @@ class _Writer:
         self.line(f"{self.head(shape)}{self.at(name, loops)} {sign} {self.value(loops)}", 1)
 
     def overwrite(self) -> None:
-        """A temporary that is written whole, partly written again from the other end, and read."""
+        """Add a temporary that is written whole, partly written again from the other end, and read."""
         n = self.rng.choice(self.extents)
         value = self.value(self.loops((n,)))
         name = self.new((n,))
@@ -379,7 +379,8 @@ class _Writer:
             self.line(f"{n} {m} {target} {first} {one}\n{n} {m} {target} {second} {two}", 3)
 
     def kept(self) -> None:
-        """A cell that the first iteration alone writes and all read, beside one that each writes anew."""
+        """A cell that only the first iteration writes and all read, and one that each iteration writes
+        again."""
         n = self.rng.choice(self.extents)
         loops = self.loops((n,))
         own, kept = self.value(loops), self.value([])
@@ -390,7 +391,8 @@ class _Writer:
         self.line("\n".join([str(n), *lines, *more]), 4)
 
     def last_only(self) -> None:
-        """A sum that begins anew in each iteration, of which the last is left; then squares around it."""
+        """A sum that starts again in each iteration, so that only the last one is kept; then squares around
+        it."""
         n, m = self.rng.choice(self.extents), self.rng.choice(self.extents)
         loops = self.loops((n, m))
         element = self.new((n, m))
@@ -419,7 +421,8 @@ class _Writer:
         self.line(f"{n}\n| {name}[{{0}}] = {again}\n| {n} {result}[{{0}},{{1}}] = {name}[{{1}}]", 3)
 
     def aliased(self) -> None:
-        """Two names of one buffer in one nest: what is written by one is read by the other, or just was."""
+        """Two names of one buffer in one nest: one name writes a cell that the other reads, or has just
+        read."""
         n = self.rng.choice(self.extents)
         start, step = self.value([(0, n)]), self.value([(0, n)])
         result = self.new((n,))

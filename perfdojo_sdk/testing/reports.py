@@ -11,12 +11,12 @@ from xml.etree import ElementTree
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.testing.conformance import Result
 
-#: How the text names an outcome.
+#: Outcome -> its name in the text.
 WORDS = {"passed": "passed", "failed": "FAILED", "skipped": "skipped", "expected": "expected"}
 
 
 def counts(results: Sequence[Result]) -> Counter[str]:
-    """Outcome -> number of checks; what this machine lacks the means for is ``unavailable`` too."""
+    """Outcome -> number of checks; those that this machine lacks a tool for also count as ``unavailable``."""
     found: Counter[str] = Counter(result.outcome for result in results)
     found["unavailable"] = sum(result.unavailable for result in results)
     return found
@@ -35,7 +35,7 @@ def verdict(results: Sequence[Result]) -> str:
 
 
 def line(result: Result) -> str:
-    """One check on one line, with how much was looked at."""
+    """One check on one line, with the number of its cases."""
     where = f"{result.target}: " if result.target else ""
     notes = [f"{number_of(result.cases, 'cases')}"] if result.cases else []
     notes += [f"{len(result.refused)} refused by the target"] if result.refused else []
@@ -47,7 +47,7 @@ def line(result: Result) -> str:
 
 
 def text(result: Result) -> str:
-    """One check with what is wrong and what to try."""
+    """One check with its problems and what to try."""
     lines = [line(result)]
     if result.outcome == "failed":
         lines += [f"          must hold: {result.check.doc}"]
@@ -113,12 +113,12 @@ def junit(name: str, results: Sequence[Result]) -> bytes:
 
 
 def _clean(words: str) -> str:
-    """Without the characters that XML cannot hold; a compiler may say anything."""
+    """The text without characters that XML cannot hold, since a compiler's message may have any."""
     return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in words)
 
 
 def badge(results: Sequence[Result]) -> str:
-    """The endpoint format of shields.io."""
+    """A badge in the endpoint format of shields.io."""
     found = counts(results)
     if found["failed"]:
         message, color = f"{found['failed']} of {len(results)} failed", "red"

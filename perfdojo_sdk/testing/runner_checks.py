@@ -1,9 +1,9 @@
-"""Checks of one target's runner: it believes nothing that a kernel does.
+"""Checks of one target's runner: it has to detect every fault of a kernel.
 
-Most faulty kernels here are made by the target's own code generator, so that they exist in any
-language: the program itself is at fault, or the source is handed over under another interface than it
-was made for (an output that is called an input is an input that the kernel changes). What needs state
-or system calls is a few lines of C, for targets whose sources are C.
+Most faulty kernels here are made by the target's own code generator, so that they exist in any language: the
+program itself is wrong, or the source gets another interface than it was made for (if an output is declared
+as an input, the kernel changes an input). Faults that need state or system calls are a few lines of C, for
+targets whose sources are C.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from perfdojo_sdk.testing.context import SYMBOL, Context, NotApplicable
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 N = 24
-#: What all of these kernels should compute.
+#: The program that all of these kernels should compute.
 RIGHT = f"kernel right(x) -> y\nx f32 [{N}] heap\ny f32 [{N}] heap\n\n{N} y[{{0}}] = x[{{0}}] * 2 + 1\n"
 #: The interface that they are run with.
 X, Y = ArraySpec("x", (N,), "f32"), ArraySpec("y", (N,), "f32")
 
 ONCE = RunRequest(timeout_s=60, memory_bytes=1 << 28)
 TIMED = replace(ONCE, repeats=5, budget_s=0.05)
-#: For a kernel that does not end.
+#: The request for a kernel that does not end.
 SHORT = replace(ONCE, timeout_s=1)
 
 
@@ -49,7 +49,7 @@ class Fault:
     name: str
     program: str
     reasons: tuple[FailureReason, ...]
-    """Any of these is an answer."""
+    """The reasons that are accepted for the failure."""
     request: RunRequest = ONCE
     inputs: tuple[ArraySpec, ...] = (X,)
     outputs: tuple[ArraySpec, ...] = (Y,)
@@ -189,7 +189,7 @@ def failures_are_results(context: Context) -> Iterator[str]:
         try:
             made = _source(context, fault.program)
         except DojoError:
-            continue  # the target refuses such a program, which is as good
+            continue  # the target refuses such a program, which is just as good
         made = replace(made, inputs=fault.inputs, outputs=fault.outputs)
         yield from _not_refused(context, fault.name, made, fault.request, fault.reasons)
     for name, reasons in C_FAULTS.items():
@@ -205,7 +205,7 @@ C_FAULTS: Mapping[str, tuple[FailureReason, ...]] = {
     "exit": ("runtime", "crash"),
 }
 
-#: Kernels that are right or fast only as long as nobody looks; timed.
+#: Timed kernels that cheat: they are wrong or slow when they are not checked.
 CHEATS: Mapping[str, tuple[FailureReason, ...]] = {
     "kept_result": ("wrong_result",),
     "kept_by_address": ("wrong_result",),
@@ -242,7 +242,7 @@ def wrong_results_are_refused(context: Context) -> Iterator[str]:
         "a term that is left out": ("24 y[", "23 y["),
     }
     program = parse(right, context.rules.dialect)
-    # The right one comes first: a runner that keeps results now has them.
+    # The right kernel comes first, so that a runner which caches results has them.
     for name, (old, new) in context.cases({"nothing": ("", ""), **wrong}.items(), 1 + len(wrong)):
         source = context.code(parse(right.replace(old, new), context.rules.dialect), name)
         if source is None:
@@ -284,7 +284,7 @@ def _not_refused(
     """Problems of the runner's answer to a faulty kernel."""
     artifact = _compiled(context, source)
     if isinstance(artifact, Failure):
-        return  # a kernel that cannot be built does no harm
+        return  # a kernel that does not compile does no harm
     try:
         result = context.runner.run(artifact, request)
     except Exception as error:
@@ -293,7 +293,7 @@ def _not_refused(
     expected = " or ".join(reasons)
     if isinstance(result, Measurement):
         if name == "patched_timer" and result.seconds and result.median > 0.9 * SLEEP_S:
-            return  # it was not impressed
+            return  # the runner detects the fault
         yield f"{name}: expected a failure ({expected}), found a measurement"
     elif result.reason not in get_args(FailureReason):
         yield f"{name}: {result.reason!r} is not of the closed set of reasons"
@@ -301,5 +301,5 @@ def _not_refused(
         yield f"{name}: expected {expected}, found {result.reason}: {result.detail}"
 
 
-#: What the kernel with the patched timer really takes.
+#: The true duration of the kernel with the patched timer.
 SLEEP_S = 0.02

@@ -1,7 +1,7 @@
-"""Make a failing program small: a person shall see at a glance what is wrong.
+"""Shrinking of a failing program, so that the fault is easy to see.
 
-Greedy: take a statement away, or halve a size wherever it stands, as long as the failure stays. What is
-left is a program of the language, so it can be kept as a test.
+It is greedy: it removes a statement, or halves a size wherever it occurs, as long as the failure stays. The
+result is a program of the language, so it can be kept as a test.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def _smaller(program: Program, dialect: Dialect) -> Iterator[Program]:
 
 
 def _without(program: Program, gone: Node) -> Program | None:
-    """The program without one node, what only it touched, and scopes that held nothing else.
+    """The program without one node, arrays that only it used, and scopes that held nothing else.
 
-    What is read and no longer written becomes an input.
+    An array that is read and no longer written becomes an input.
     """
 
     def keep(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -95,7 +95,7 @@ def _may_be_output(buffer: Buffer) -> bool:
 
 
 def still(check: Callable[[Program], bool]) -> Callable[[Program], bool]:
-    """``check`` for :func:`shrink`: an error of the program is another failure than the one looked for."""
+    """``check`` for :func:`shrink`: false if the program raises an error, which would be another failure."""
 
     def fails(program: Program) -> bool:
         try:

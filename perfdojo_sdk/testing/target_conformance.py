@@ -45,7 +45,7 @@ class TargetConformance:
 
 @lru_cache
 def _context(target_name: str, budget: str | Budget) -> Context:
-    """One for all tests of a class: what a check works out, the next one need not."""
+    """The context that all tests of a class share, so that results of one check are reused by the next."""
     try:
         plugins = load_plugins(targets=[target_name])
         target = plugins.target(target_name)

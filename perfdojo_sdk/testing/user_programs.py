@@ -1,8 +1,8 @@
 """Programs as users write them: layers with their epilogues, normalisations, losses, sums and products.
 
-Each is a textbook formula at a random small size, in f32 or f64, with or without what is usual around it:
-masks, scales, biases, activations. A random program (:mod:`~perfdojo_sdk.testing.programs`) is full of what
-makes moves illegal; these are full of what experts look for.
+Each is a textbook formula at a random small size, in f32 or f64, with or without its usual context: masks,
+scales, biases, activations. Random programs (:mod:`~perfdojo_sdk.testing.programs`) have many features that
+make moves illegal; these have the patterns that experts look for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
 ROWS, COLUMNS = (1, 2, 3, 5, 8), (1, 2, 4, 7, 8, 16, 19, 33)
-#: Of a number {c}.
+#: Activations of a number {c}, as text.
 ACTIVATIONS = (
     "{c}",
     "max({c}, 0)",
@@ -49,7 +49,7 @@ def formula(name: str, rng: Random) -> Program:
 
 
 class _Writer:
-    """The lines of a program; ``r`` rows and ``c`` columns are what most formulas are about."""
+    """The lines of a program; most formulas work on ``r`` rows and ``c`` columns."""
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
@@ -85,7 +85,7 @@ class _Writer:
         return self.rng.choice(ACTIVATIONS).format(c=value)
 
     def reduce(self, target: str, sign: str, value: str, start: str = "") -> None:
-        """Over the columns, into one cell for each row."""
+        """Add a reduction over the columns, into one cell for each row."""
         neutral = start or {"+": "0", "*": "1", "max": "-inf", "min": "inf"}[sign]
         self.array(target, self.r)
         self.lines(
@@ -185,7 +185,8 @@ def _softmax(w: _Writer) -> None:
 
 
 def _normalisation(w: _Writer) -> None:
-    """By mean and variance, by the second moment, by the largest magnitude, to a range."""
+    """A normalisation: by mean and variance, by the second moment, by the largest magnitude, or to a
+    range."""
     w.input("x", w.r, w.c)
     kind = w.maybe("layer", "layer", "moments", "rms", "l2", "largest", "range")
     scaled = w.rng.random() < 0.5
@@ -223,7 +224,7 @@ def _normalisation(w: _Writer) -> None:
 
 
 def _batchnorm(w: _Writer) -> None:
-    """At inference, with statistics that are given; or folded into a scale and a shift."""
+    """A batch normalisation at inference, with given statistics; or folded into a scale and a shift."""
     w.input("x", w.r, w.c)
     for name in ("mean", "var", "g", "b"):
         w.input(name, w.c)
@@ -238,7 +239,7 @@ def _batchnorm(w: _Writer) -> None:
 
 
 def _statistic(w: _Writer) -> None:
-    """One number a row."""
+    """A statistic with one number for each row."""
     w.input("x", w.r, w.c)
     x, kind = "x[{0},{1}]", w.maybe("variance", "deviation", "lse", "mean", "geometric", "harmonic", "norm")
     if kind in ("variance", "deviation"):
@@ -317,7 +318,7 @@ def _similarity(w: _Writer) -> None:
 
 
 def _cumulative(w: _Writer) -> None:
-    """Along the columns: each is made of the one before."""
+    """A cumulative formula along the columns: each value is made of the one before."""
     w.input("x", w.r, w.c)
     w.output("y", w.r, w.c + 1)
     before = "y[{0},{1}]"

@@ -18,8 +18,8 @@ from perfdojo_sdk.search.neighbours import random_step
 def random_walk(rng: Random, root: Program, rules: Rules, length: int, own: Sequence[str] = ()) -> Trace:
     """A game of ``length`` random legal moves (fewer when none is left).
 
-    Every other move is one of the transformations ``own``, where one drawn from them is legal. The game ends
-    where such a move leaves a program whose text is none: what is wrong is clearer there than later.
+    Every other move is one of the transformations ``own``, if a legal one is drawn. The game ends if such a
+    move makes a program whose text cannot be parsed, since the fault is clearer there than after more moves.
     """
     trace = Trace(root)
     for number in range(length):
@@ -74,7 +74,7 @@ def newly_allowed(
 ) -> Iterator[Step]:
     """Moves that the mutant offers on ``program`` and the true rules refuse for its reason.
 
-    ``moves`` are tried besides the candidates, which leave out what is never legal.
+    ``moves`` are tried in addition to the candidates, which leave out moves that are never legal.
     """
     transformation = rules.transformations[mutant.transformation]
     for move in (*moves, *transformation.candidates(program, rules.dialect)):

@@ -1,4 +1,4 @@
-"""Programs for compilers to go wrong on: loops over a few arrays that are read and written at once."""
+"""Programs that may reveal faults of compilers: loops over a few arrays that are read and written at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfdojo_sdk.codegen.loops import nothing_to_prove
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
-#: Iterations and cells: around the lanes of vectors, and such that quotients do not come out even.
+#: Numbers of iterations and cells: around the lanes of vectors, and such that quotients have remainders.
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 20, 33)
 DTYPES = ("f32", "f64", "i64", "i32", "i16", "i8", "u8")
 #: Operations that have the same result to the bit however they are compiled.
@@ -20,12 +20,13 @@ CELLS = 700
 
 
 def wild_program(seed: int) -> Program:
-    """Cells chosen by quotients, which a compiler mostly cannot prove different, so must not reorder."""
+    """A program with cells chosen by quotients, which a compiler can seldom prove different, so that it must
+    not reorder accesses."""
     return _Writer(Random(seed), tame=False).program()
 
 
 def tame_program(seed: int) -> Program:
-    """One of whose loops a compiler is left to make vectors: what they write and read is plain to see."""
+    """A program whose loops a compiler may vectorise, since their accesses are simple."""
     rng = Random(seed)
     while not nothing_to_prove(program := _Writer(rng, tame=True).program()):
         pass
@@ -38,7 +39,7 @@ class _Writer:
         self.dtype = rng.choice(DTYPES)
         self.sizes = {name: CELLS if tame and name != "x" else rng.choice(EXTENTS) for name in "xtuv"}
         self.forms: dict[str, str] = {}
-        """Array -> the form through which this nest reaches it, of those that a tame nest writes."""
+        """Array -> the form of its accesses in this nest, for arrays that a tame nest writes."""
 
     def program(self) -> Program:
         head = ["kernel wild(x) -> t, u, v"]
@@ -68,7 +69,7 @@ class _Writer:
         return lines
 
     def one_form(self, sizes: Sequence[int], outermost: int) -> str:
-        """Digits of a number: some of the iterators, each with its place."""
+        """A form made of the digits of a number: some of the iterators, each with its weight."""
         terms, place = [], 1
         for level in reversed(range(len(sizes))):
             if level < outermost or self.rng.random() < 0.7:

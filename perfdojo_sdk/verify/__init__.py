@@ -1,1 +1,1 @@
-"""Does a kernel still mean what its initial program says? Three independent legs give the answer."""
+"""Verification that a kernel still means what its initial program says, by three independent legs."""

@@ -1,8 +1,8 @@
-"""Drawings in which each group of elements has a character of its own, so that one run asks many questions.
+"""Drawings in which each group of elements has a character of its own, so that one run shows many faults.
 
-A row of zeros asks for an epsilon, a row far below zero what a maximum starts from, one large element at the
-end whether the loop gets there. A group is what is reduced together (:mod:`~perfdojo_sdk.verify.groups`):
-only some groups overflow, and nothing that one of them holds hides what another shows.
+A row of zeros shows a missing epsilon, a row far below zero a maximum that starts from a wrong value, one
+large element at the end a loop that ends too early. A group is a set of elements that are reduced together
+(:mod:`~perfdojo_sdk.verify.groups`): an overflow in one of them cannot hide a fault in another.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ RANGES: Mapping[str, Range] = {
     "f32": Range(-149, -126, 127),
     "f64": Range(-1074, -1022, 1023),
 }
-#: Beyond this and its negative, exponentials are infinite or 0. f16 is computed in f32.
+#: Exponentials of numbers above this are infinite, and below its negative 0. f16 is computed in f32.
 _EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "f32": 130.0, "f64": 800.0}
-#: Different numbers of one character.
+#: Most numbers that are drawn for one character; more repeat them.
 _DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
 _TAIL = 33
-#: Numbers that arithmetic treats apart.
+#: Special values of IEEE arithmetic.
 SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0)
-#: How many of the elements are such where none can hide another.
+#: The share of special elements where no element can hide another.
 _SPECIAL_SHARE = 0.5
 #: Sizes of blocks at whose borders a loop may go wrong.
 _BLOCKS = (4, 8, 16, 32, 64, 128, 256, 1024, 4096)
@@ -111,7 +111,7 @@ def _constant(mixture: _Mixture, chosen: Array) -> None:
 
 
 def _around(centre: float) -> _Character:
-    """Far enough from zero for ``exp`` to overflow or to vanish."""
+    """Numbers around ``centre``: far enough from zero for ``exp`` to overflow or to underflow."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
         mixture.terms[chosen] = centre * mixture.rng.uniform(0.9, 1.5, len(chosen))
@@ -132,14 +132,14 @@ def _far(sign: int) -> _Character:
 
 
 def _lowest(mixture: _Mixture, chosen: Array) -> None:
-    """Negative, and nearly as far as the dtype goes."""
+    """Negative numbers near the lower end of the dtype's range."""
     most = mixture.range.largest
     scale = mixture.powers(len(chosen), most - 1, most - 0.8)
     mixture.terms[chosen], mixture.factors[chosen] = -scale, scale / 16
 
 
 def _least(mixture: _Mixture, chosen: Array) -> None:
-    """The dtype's lowest finite number: no greater one is what a maximum starts from."""
+    """The dtype's lowest finite number, which shows a maximum that starts from a greater one."""
     mixture.terms[chosen], mixture.factors[chosen] = -mixture.largest, 0.0
 
 
@@ -155,7 +155,7 @@ def _scaled(low: float, high: float) -> _Character:
 def _dominated(
     position: Callable[[_Mixture, Array], Array], low: float, high: float, sign: int = 1
 ) -> _Character:
-    """One element by far the largest, or the smallest; of the others, no sum is as large."""
+    """One element so much larger (or smaller) than the others that no sum of them is as large."""
 
     def character(mixture: _Mixture, chosen: Array) -> None:
         values = sign * (100 + mixture.powers(len(chosen), low, high))
@@ -197,7 +197,7 @@ def _mixed(low: Callable[[Range], float], high: Callable[[Range], float]) -> _Ch
 
 
 def _near_overflow(mixture: _Mixture, chosen: Array) -> None:
-    """One element that no other could be added to many times."""
+    """One element so large that a sum with a few like it overflows."""
     most = mixture.range.largest
     values = mixture.powers(len(chosen), most - 4, most + 0.9) * mixture.signs(len(chosen))
     mixture.set(chosen, _near_end(mixture, chosen), values)
@@ -237,8 +237,8 @@ def _whole(mixture: _Mixture, chosen: Array) -> None:
 
 
 def _ended(mixture: _Mixture, chosen: Array) -> None:
-    """Few different numbers, zeros among them, and near the end NaN or an infinity: a product that came to
-    zero, or anything that seems decided, is not."""
+    """Few different numbers, zeros among them, and near the end NaN or an infinity, so that code which stops
+    at a product of zero, or at any other result that seems final, is wrong."""
     _whole(mixture, chosen)
     mixture.set(chosen, _near_end(mixture, chosen), mixture.rng.choice([np.nan, np.inf], len(chosen)))
 
@@ -279,7 +279,8 @@ def _cancelling(mixture: _Mixture, chosen: Array) -> None:
     mixture.later.append(change)
 
 
-#: In the order in which few groups get them; a prime number of them, so that they do not go round with tiles.
+#: The characters in the order in which groups get them. Their number is prime, so that a tile of groups gets
+#: each of them at some time.
 CHARACTERS: tuple[_Character, ...] = (
     _dominated(_last, 0, 4),
     _zeros,
@@ -322,13 +323,13 @@ CHARACTERS: tuple[_Character, ...] = (
 
 
 def _every_other(first: int) -> _Character:
-    """Ordinary numbers, but NaN in every other group: code may leave its quick path for all of several."""
+    """Ordinary numbers, with NaN in every other group: code may leave its fast path for several at once."""
     nan = _specials(np.nan, position=_anywhere)
     return lambda mixture, chosen: nan(mixture, chosen[first::2])
 
 
-#: Those that show what a reduction starts from, an epsilon, and what groups do to each other: also given to
-#: all groups at once.
+#: Characters that all groups get at once, too: they show a wrong start of a reduction, a missing epsilon, and
+#: effects of one group on another.
 ALIKE: tuple[_Character, ...] = (
     _around(-200),
     _zeros,
@@ -346,13 +347,13 @@ SCALES: tuple[Callable[[Range], int], ...] = (
     lambda r: round(0.16 * r.largest),
     lambda r: r.largest - 2,
 )
-#: Drawings of one array in which results get each scale: ``SCALES``, and one that leaves single elements.
+#: Drawings of one array that give results all scales: ``SCALES``, and one with single elements.
 SCALINGS = len(SCALES) + 1
 
 
 def scale(values: Array, groups: Groups, dtype: str, rng: Generator, number: int) -> None:
-    """Scale all elements by the same; or leave one in each group, so large that results come near the end of
-    the range without any sum that could overflow."""
+    """Scale all elements by the same factor; or leave one element in each group, so large that results come
+    near the end of the range although no sum can overflow."""
     if number % SCALINGS < len(SCALES):
         values[...] = np.ldexp(values, np.int32(SCALES[number % SCALINGS](RANGES[dtype])))
         return
@@ -402,7 +403,7 @@ def _finish(mixture: _Mixture, values: Array) -> None:
         change(first)
 
 
-#: Of eight groups, those whose largest element is far above all others, or as large as one or two others.
+#: The groups, of every eight, whose largest element is far above the others, or equal to one or two of them.
 _FAR, _TWO, _THREE = (0, 1, 2), (3, 4), (5,)
 
 
@@ -462,11 +463,11 @@ def spread(values: Array, dtype: str, rng: Generator) -> None:
 
 
 def _at_powers(exponents: Array, turn: Array) -> Array:
-    """A quarter of them as whole numbers."""
+    """The exponents, a quarter of them rounded down to whole numbers."""
     return np.where(turn % 8 >= 6, np.floor(exponents), exponents)
 
 
-#: An epsilon is nothing beside it, and the mean of its square, the root of that and the reciprocal are exact.
+#: A number beside which an epsilon vanishes, and whose square, its mean, root and reciprocal are exact.
 _LARGE_POWER = 2.0**20
 
 
@@ -494,8 +495,9 @@ def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
 
 
 def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
-    """Exact numbers that sums of one array give as they are: half of the groups have one and zeros, half of
-    these times the size of the group, so that a mean is the number; the others have nothing else."""
+    """Exact numbers that pass through sums unchanged. A quarter of the groups have one such number and
+    otherwise zeros, another quarter the same times the size of the group, so that the mean is the number; the
+    others have such numbers only."""
     exact_numbers(values, dtype, rng)
     if groups.size == 1 or groups.apart:
         return
@@ -534,7 +536,7 @@ def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> N
 def insert_specials(values: Array, groups: Groups, dtype: str, rng: Generator, start: int = 0) -> None:
     """One infinity, NaN or zero in every fourth group; each kind at least once where groups allow it.
 
-    Where nothing is reduced, many of them, and the largest numbers: those of two arrays meet.
+    If nothing is reduced, many elements are special or as large as possible: those of two arrays meet.
     """
     mixture = _mixture(values, groups, dtype, rng)
     if groups.apart:

@@ -1,6 +1,6 @@
-"""Leg 3 of verification: a move is right when every read still sees the same writes.
+"""The dependence leg of verification: a move is right when every read still sees the same writes.
 
-The check knows nothing of the moves' own reasoning. It takes the program before, the program after
+The check uses nothing of the moves' own reasoning. It takes the program before, the program after
 and the instance relation that the move claims, and proves with integer sets (isl, exact for these
 sizes) that
 
@@ -167,7 +167,7 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
         problem = f"undecided: more than {session.max_operations} operations of the integer-set library"
         decided = False
     finally:
-        # Flows know their session: without this, both would stay until somebody looks for cycles.
+        # Flows refer to their session and it to them: break the cycle, to free both now.
         session.memory.clear()
     return DependenceReport(not problem, problem, time.perf_counter() - start, decided)
 
@@ -339,7 +339,7 @@ class _Step:
         if self.ordered:
             yield "last"
         if not self.ordered or self.old.horizontal or self.new.horizontal:
-            # The last of several lanes that add up hides the others, so look at all of them too.
+            # Of lanes that accumulate into one cell, "last" sees only the last one; "terms" sees them all.
             yield "terms"
 
     # -- the relation ------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ class _Step:
             self._check_covered(self.old.places[statement], claimed)
 
     def _check_named(self, place: StatementDomain, piece: Piece, known: Collection[str]) -> None:
-        """The relation speaks of what exists."""
+        """Raise :class:`Refuted` where the relation names something that does not exist."""
         origin, described = piece.origin, self.new.describe(place.statement.id)
         if origin.statement not in known:
             raise Refuted(f"{described}: the old program has no statement {origin.statement}")
@@ -510,7 +510,7 @@ class _Step:
         yield from (pair for pair in found if pair is not None)
 
     def _check_rounded(self, origin: Instance, place: StatementDomain, old: StatementDomain) -> None:
-        """Values are rounded on their way to a cell, sums are not; and the move said so."""
+        """Raise :class:`Refuted` unless each rounding is declared, and of a stored value, not of a sum."""
         described = self.new.describe(place.statement.id)
         self._need(rounding_law(origin.rounded), described)
         dtypes = {place.statement.dtype, old.statement.dtype}
@@ -544,7 +544,7 @@ class _Step:
         yield from filter(None, found)
 
     def _need(self, law: str, described: str, dtype: str = "") -> None:
-        """The move declared the law, and numbers of ``dtype`` obey it."""
+        """Raise :class:`Refuted` unless the move declared the law and numbers of ``dtype`` obey it."""
         if law not in self.laws:
             raise Refuted(f"{described} needs a law that was not declared: {law}")
         if dtype and not holds(law, dtype):
@@ -563,7 +563,7 @@ class _Step:
                 yield from self._match(a, b)
             return
         if new.head[:2] == ("operation", "select") and old.head[:2] != new.head[:2]:
-            # Whichever of two values is chosen, it is the old one.
+            # Both values of a selection have to be the old one.
             for branch in new.arguments[1:]:
                 yield from self._match(old, branch)
             return

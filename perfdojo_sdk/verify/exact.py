@@ -1,4 +1,4 @@
-"""Leg 1 of verification: run both programs where only the declared laws of arithmetic hold.
+"""The exact leg of verification: run both programs where only the declared laws of arithmetic hold.
 
 The original runs in order, the transformed program under every schedule that can matter, in random
 algebraic models (``models.py``), and the outputs must agree to the last bit. The machine in C
@@ -55,7 +55,7 @@ class ExactReport:
     mismatch: Mismatch | None = None
     problem: str = ""
     decided: bool = True
-    """False where more exponentials stand inside each other than the models know: nothing is shown then."""
+    """False if exponentials are nested more deeply than the models support; then nothing is shown."""
 
 
 def verify_exact(
@@ -117,7 +117,7 @@ class _Subject:
         return self.forward[key]
 
     def outputs(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
-        """By the engine in C; where that has no answer, by the interpreter, which also says why."""
+        """The outputs, by the engine in C; if it has no answer, by the interpreter, which also says why."""
         program, found = self.program, None
         if model.nested == 1 and self.encoded is not None:
             seed, laws = model.seed & WORD, model.flags
@@ -151,7 +151,7 @@ def _compare(
 
 
 class _Nesting:
-    """A domain of the interpreter: how many exponentials a number comes out of, one inside the other."""
+    """A domain of the interpreter whose values are the nesting depths of the exponentials behind a number."""
 
     def literal(self, value: float | int, dtype: str) -> int:
         return 0
@@ -237,8 +237,8 @@ class ExactTraceReport:
 
 
 class ExactWalk:
-    """Leg 1 beside a game that is being played: a program is run once, as the end of one move and the
-    start of the next."""
+    """The exact leg, move by move while a game is played: each program runs once, although it is the end of
+    one move and the start of the next."""
 
     def __init__(self, root: Program, dialect: Dialect = CORE_DIALECT) -> None:
         self._dialect, self._encoder = dialect, _encoder(dialect)

@@ -103,7 +103,7 @@ class _Filter:
         return self.session.box("G", tuple([self.old.sizes[k] for k in self._inside]))
 
     def _variable(self, side: int, seen: isl.UnionMap) -> int | None:
-        """The number of what an operand is, the same for all outputs and taps that see the same."""
+        """The number of an operand; outputs and taps that see the same values have the same number."""
         return next((k for k, known in enumerate(self.operands[side].values()) if known.is_equal(seen)), None)
 
     # -- polynomials -------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class _Filter:
         return _without_zeros(total)
 
     def _whole_sum(self, place: StatementDomain, leaf: int, free: list[int]) -> str:
-        """The product that the leaf sees the sum of: from 0 on, over all that the output is for."""
+        """The product whose sum the leaf sees: the sum starts from 0, over all instances of the output."""
         reader = f"{place.name}_{leaf}"
         seen = self.new.seen(reader, "terms")
         found = writers(seen) - self.tracer.starts
@@ -183,7 +183,8 @@ class _Filter:
     # -- nobody else -------------------------------------------------------------------------------
 
     def _check_readers(self) -> None:
-        """The products are seen by the outputs alone, and to the results nothing but sums is added."""
+        """Raise :class:`Refuted` if anything but the outputs reads the products, or anything but addition
+        changes the results."""
         for reader in self.new.flow_of:
             owner = reader.rpartition("_")[0]
             if owner in self.outputs or reader.endswith("_t"):

@@ -1,8 +1,8 @@
 """The flow of values through one buffer: which writes make up the value that each read sees.
 
-What a program does to one buffer is a *nest*: its tree with every statement that leaves the buffer
-alone cut away. The nest alone decides the flow, so it is also the key under which the flow is
-remembered: a move changes one or two nests of a program, and only those are computed again.
+The *nest* of a buffer is the tree of the program without the statements that do not access the
+buffer. The nest determines the flow, so it is also the key under which the flow is
+cached: a move changes one or two nests of a program, and only those are computed again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ Nest: TypeAlias = Loop | Leaf
 
 
 class Final(NamedTuple):
-    """The caller reads an output when all is done."""
+    """The caller's read of an output at the end."""
 
     name: str
     domain: Domain
@@ -98,7 +98,7 @@ class Flow:
         """The reads that no write precedes."""
         reads = self._accesses("read", "own")
         left = reads.domain()
-        # One write after the other: mostly the first of them has filled every cell.
+        # Subtract one write after the other: usually the first of them fills every cell.
         for touch in self._touches("write", "add"):
             if left.is_empty():
                 break
@@ -112,7 +112,7 @@ class Flow:
 
     @cached_property
     def _terms(self) -> Mapping[str, isl.UnionMap]:
-        # What an accumulation adds onto matters only where another kind of accumulation is about.
+        # The value that an accumulation adds onto matters only if accumulations of two kinds meet.
         sinks = self._accesses("read", "own") if len(self.operations) > 1 else self._accesses("read")
         return by_reader(self._seen_by(sinks, self._accesses("write"), self._accesses("add")))
 
@@ -123,9 +123,9 @@ class Flow:
     def _seen_by(self, sinks: isl.UnionMap, hiding: isl.UnionMap, kept: isl.UnionMap | None) -> isl.UnionMap:
         """Sink -> the last of the ``hiding`` accesses to its cell before it, and the ``kept`` ones since.
 
-        A plain write hides what was before it, an accumulation is kept beside it. Plain operations on
-        sets: isl's own flow analysis has been seen to overlook writes where quotients or conditions are
-        about (``tests/test_verify_dependence.py`` has three cases).
+        A plain write hides earlier accesses, an accumulation does not. This uses plain operations on
+        sets: isl's own flow analysis overlooks some writes with quotients or conditions
+        (``tests/test_verify_dependence.py`` has three cases).
         """
         time = self._time
 

@@ -33,7 +33,7 @@ def _reduced_dimensions(program: Program) -> set[tuple[str, int]]:
     """Buffer and dimension over which values are accumulated, directly or in what is computed from them."""
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
     found: set[tuple[str, int]] = set()
-    # What is written later is read from further on: one pass from the end sees most, another the rest.
+    # Values flow from the front to the back, so a pass from the back finds most, a second one the rest.
     for statement in 2 * statements[::-1]:
         target = program.buffer_of[statement.target.array]
         into = list(enumerate(statement.target.subscripts))
@@ -55,7 +55,7 @@ class Groups:
     shape: tuple[int, ...]
     kept: tuple[int, ...]
     apart: bool = False
-    """Nothing is reduced: no element can hide what another shows."""
+    """True if nothing is reduced, so that no element can hide a fault which another shows."""
 
     @property
     def count(self) -> int:
@@ -71,7 +71,7 @@ class Groups:
         return Groups((sets, *self.shape), (0, *(k + 1 for k in self.kept)), self.apart)
 
     def each(self, values: Array) -> Array:
-        """One value for each group, in a shape that goes with the array's."""
+        """One value for each group, in a shape that broadcasts to the array's."""
         return values.reshape([n if k in self.kept else 1 for k, n in enumerate(self.shape)])
 
     def first(self, array: Array) -> Array:

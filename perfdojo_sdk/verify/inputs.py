@@ -1,10 +1,10 @@
-"""Inputs that make a kernel show its faults: one drawing per class.
+"""Inputs that make a kernel show its faults, drawn by class.
 
-Plain numbers, sums that cancel, rows (or whatever is reduced together) each with a character of its own,
-magnitudes over the whole range, each of a few magnitudes for all elements at once, huge numbers in some rows,
-denormals, infinities and NaN one at a time, numbers that are not negative, exact ones that pass into
-results unchanged, and small integers on which additions and multiplications are exact in any order. Arrays of
-integers hold small numbers, or in the classes of extremes their dtype's whole range.
+The classes are: plain numbers; sums that cancel; rows (or whatever is reduced together) with different
+characters; magnitudes over the whole range; a few magnitudes, each for all elements at once; huge numbers in
+some rows; denormals; single infinities and NaN; numbers that are not negative; exact numbers that pass into
+results unchanged; and small integers, on which additions and multiplications are exact in any order. Arrays
+of integers hold small numbers or, in the classes of extremes, their dtype's whole range.
 """
 
 from __future__ import annotations
@@ -58,40 +58,40 @@ FLOAT_CLASSES = (
     "levels",
     "passing",
 )
-#: The classes of which many sets are drawn together.
+#: Classes of which many sets of inputs are drawn together.
 LEVELS, PASSING = "levels", "passing"
 INTEGERS = "integers"
-#: Arrays of all sets of levels together: each of them is put in its place by itself.
+#: Most arrays in all sets of the class levels together: each costs time of its own.
 _LEVEL_ARRAYS = 1 << 13
-#: Classes that are characters of rows, too.
+#: Classes of which rows have a character as well.
 _CHARACTERISTIC = frozenset(
     {"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS, PASSING}
 )
 
 _RANGES = (8, 4, 2, 1)
 
-#: Elements of one array that are drawn one by one; a larger one repeats them.
+#: Most elements of one array that are drawn one by one; a larger array repeats them.
 _DRAWN = 1 << 20
-#: Statement instances that all drawings of one class may cost, and the most of them.
+#: Most statement instances for all drawings of one class, and most drawings.
 _INSTANCES, _DRAWINGS = 10**7, 8
-#: What all sets of levels may cost and take, and how many groups and elements there should be.
+#: Limits on all sets of the class levels: statement instances, bytes; wanted numbers of groups and elements.
 _LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 << 28, 1 << 13, 1 << 16
-#: Bytes that one element of an array takes, inputs, results and what is expected of them.
+#: Bytes for one element of an input or output, with its expected result.
 _LEVEL_CELL = 64
-#: Of passing numbers there are so many times fewer sets than of levels, but so many if there are of levels.
+#: The sets of the class passing: this part of those of levels, but at least so many (or all of them).
 _PASSING_SHARE, _PASSING_SETS = 4, 16
-#: How many integers are zero where that is no divisor.
+#: The share of zeros among integers that nothing is divided by.
 _ZERO_SHARE = 1 / 16
-#: Groups below which a character may miss the only ones that some part of the code works on.
+#: With fewer groups than this, a character may miss the only groups that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
 
 
 def drawings(program: Program, instances: int) -> Mapping[str, int]:
     """Class -> how many drawings of it a program of so many statement instances gets.
 
-    Where few elements are reduced together there are many groups, and one drawing has every character in it;
-    where everything is reduced to one number, each drawing has one. Where there are few groups, each of which
-    code may treat in its own way, all of them get the characters ``ALIKE`` as well, one after the other.
+    If few elements are reduced together, there are many groups, and one drawing has all characters; if
+    everything is reduced to one number, a drawing has one character. If there are few groups, each may have
+    code of its own; then there are further drawings in which all groups have one character of ``ALIKE``.
     """
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     groups, large = _all_groups(program), _large(program, floats)
@@ -100,7 +100,7 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
     wanted = turns * ceil(len(CHARACTERS) / fewest)
     alike = turns * len(ALIKE) if several >= wanted and fewest < _FEW_GROUPS else 0
-    # A weight of a channel that is zero or infinite shows what no image does.
+    # Count small arrays, too: a zero or infinite weight of a channel shows faults that no image shows.
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))
     scaled = min(_parts(floats) * SCALINGS, max(1, _INSTANCES // max(instances, 1)))
@@ -114,7 +114,7 @@ def _parts(floats: Sequence[str]) -> int:
 
 
 def sets_of(program: Program, instances: int) -> Mapping[str, int]:
-    """Class -> the number of sets that are drawn together; of levels so many that they lie densely."""
+    """Class -> the number of sets that are drawn together; of levels, enough to cover the range densely."""
     levels = _sets_of_levels(program, instances)
     return {LEVELS: levels, PASSING: min(levels, max(_PASSING_SETS, levels // _PASSING_SHARE))}
 
@@ -139,8 +139,8 @@ def _level_sets(groups: Groups) -> int:
 
 
 def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[str, Array]) -> None:
-    """So many sets of inputs of class ``name``, one behind the other in the arrays ``out``; in each, it is
-    one array's turn."""
+    """Draw ``sets`` sets of inputs of class ``name``, one behind the other in the arrays ``out``. In each set
+    one array is extreme."""
     rng = np.random.default_rng([seed, *name.encode()])
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, zeros = _all_groups(program), undivided(program)
@@ -166,8 +166,8 @@ def _turns(large: Sequence[str]) -> int:
 
 
 def classes(program: Program, instances: int, most: int) -> tuple[str, ...]:
-    """The classes of floats to look at; of a program of more than ``most`` statement instances, not those
-    that a drawing of rows has many of, nor those that say least about long sums."""
+    """The classes of floats to test. A program of more than ``most`` statement instances skips those that
+    rows cover as characters, and those that show least about long sums."""
     if not program.inputs:
         return ("random",)
     if instances <= most:
@@ -232,7 +232,8 @@ def _all_groups(program: Program) -> Mapping[str, Groups]:
 
 
 def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
-    """Groups of more than one element where there are several dimensions: else rows."""
+    """The groups of an array; if nothing is reduced and it has several dimensions, its rows, to have more
+    than one element in each."""
     if not shape:
         return Groups((1,), (0,))
     alone = len(kept) == len(shape) > 1
@@ -240,7 +241,7 @@ def _groups(shape: tuple[int, ...], kept: tuple[int, ...]) -> Groups:
 
 
 def _large(program: Program, floats: Sequence[str]) -> list[str]:
-    """The arrays that are not small beside the largest, as weights and shifts of channels are."""
+    """The arrays that are not much smaller than the largest: no weights and shifts of channels."""
     sizes = {name: prod(program.buffer_of[name].shape) for name in floats}
     return [name for name, size in sizes.items() if 64 * size >= max(sizes.values())]
 
@@ -271,7 +272,7 @@ _WHOLE_TYPES = {"i": "int", "u": "uint"}
 def _whole_numbers(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str, zeros: bool
 ) -> Array:
-    """Zeros only where the program divides by none of them; of bool, both values."""
+    """Random integers, with zeros only if the program divides by none of them; of bool, both values."""
     low, high = integer_bounds(dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape, dtype=np.uint8)
@@ -343,8 +344,8 @@ def _in_groups(change: _Draw) -> _Draw:
 
 
 def _one_by_one(change: _Draw) -> _Draw:
-    """A drawing in which every element is worked out: of a large array a block of rows is, and repeated,
-    since drawing would cost more than everything that is done with it."""
+    """A drawing that computes each element. Of a large array it draws a block of rows and repeats that, since
+    drawing all would cost more than everything else."""
 
     def drawn(rng: np.random.Generator, target: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
         values = np.empty(_block(target.shape), np.float32 if dtype == "f16" else target.dtype)
@@ -366,7 +367,7 @@ def _rows(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, t
 
 
 def _columns(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
-    """The same in other directions, in all arrays: whatever else may run through their memory."""
+    """The same with groups along other dimensions, in all arrays: code may run through memory that way."""
     rank = values.ndim
     kept = rng.choice(rank, rng.integers(1, rank), replace=False) if rank > 1 else range(rank)
     mix(values, Groups(values.shape, tuple(sorted(map(int, kept)))), dtype, rng, int(rng.integers(99)))
@@ -498,7 +499,7 @@ def _magnitude(program: Program, largest: int) -> float:
         if node.accumulate == "add":
             value = size[buffer.name] + trips * value
         elif node.accumulate == "mul":
-            # Beyond what is asked for, the exact power does not matter.
+            # Above the limit the exact power does not matter.
             factor = max(value, 1)
             grown = inf if factor > 1 and trips * log2(factor) > 64 else factor**trips
             value = max(size[buffer.name], 1) * grown
@@ -529,7 +530,7 @@ def _expression_magnitude(
             parts = [_expression_magnitude(a, program, size, sizes) for a in value.arguments]
             ends = product(*((-bound, bound) for bound, _ in parts))
             values = [abs(OPERATIONS[value.name].floats(*corner)) for corner in ends]
-            # Of infinities that cancel, the other corners or the operands tell.
+            # Infinities that cancel give NaN at a corner: the other corners and the operands bound the value.
             here = max((v for v in values if v == v), default=0.0)
             return here, max(here, *(inner for _, inner in parts))
         case _:

@@ -114,7 +114,7 @@ class ProgramSets:
         return found
 
     def private_levels(self, buffer: Buffer) -> tuple[int, ...]:
-        """The caller's arrays are never private."""
+        """The levels that tell copies of a buffer apart; none for the caller's arrays."""
         owned = any(array in self.program.interface for array in buffer.arrays)
         return () if owned else self._home.get(buffer.name, ())
 

@@ -1,4 +1,4 @@
-"""The judgement of leg 2: compares a kernel's results with the references, element by element.
+"""The judgement of the numeric leg: compares a kernel's results with the references, element by element.
 
 A result is right if it is within the bound of a finite value, if it is a possible outcome of an overflow for
 these inputs, or if it is the infinity or NaN of the original. Integers must be equal.
@@ -142,15 +142,16 @@ def judge(
 
 
 def _with_own(expected: Expected) -> Array | None:
-    """``far``, and what is not finite where results are made of other terms: those that are computed together
-    share what is not finite in the data of any of them, and where the original has none, they have none."""
+    """``far``, with the infinities and NaN that are possible if results are made of other terms: results that
+    are computed together share those of the data of each, so they are possible wherever the original is not
+    finite, or the transformed program is not."""
     if expected.far is None:
         return None
     shared = expected.far | _class_bits(expected.own)
     return np.where(np.isfinite(expected.value), shared, np.uint8(NO_NUMBER | PLUS | MINUS) | shared)
 
 
-#: Elements compared at a time, so that what is worked out on the way stays in cache.
+#: Elements compared at a time, so that intermediate arrays stay in cache.
 _BLOCK = 1 << 16
 
 
@@ -166,7 +167,7 @@ def _in_blocks(compare: _Judge, got: Array, expected: Expected, nan_may_differ: 
 
 
 def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
-    """Bit for bit, -0 being 0."""
+    """Bitwise comparison, except that -0 equals 0."""
     wrong = got != expected.value
     return float(wrong.any()), wrong
 
@@ -181,7 +182,7 @@ def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, 
     """Largest error over its bound, and which elements are wrong."""
     value = expected.value
     if not np.issubdtype(got.dtype, np.floating):
-        # Integers are exact, unless a float decided about them that was not certain.
+        # Integers have to be equal, unless they were made from a float with an error.
         wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
         return float(wrong.any()), wrong
     with np.errstate(all="ignore"):
@@ -193,7 +194,7 @@ def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, 
     if wrong.any():
         at = np.flatnonzero(wrong)
         wrong[at] = ~_other_outcome(got[at], expected.at(at), nan_may_differ)
-        # An error without a bound to it tells nothing, unless it is too large.
+        # The ratio counts wrong elements that have a finite bound.
         worst = max(worst, _worst_of(distance[wrong], bound[wrong]))
     return worst, wrong
 
@@ -204,8 +205,8 @@ def _worst_of(distance: Array, bound: Array) -> float:
 
 
 def _loosened(bound: Array, value: Array, dtype: np.dtype[Any]) -> Array:
-    """The references themselves round: in double, 2^-29 of what a kernel of f32 may, still less of one of
-    f16; the bound of f64 takes its own rounding into account."""
+    """The bound with room for the rounding of the references themselves: in double, their error is 2^-29 of
+    that of a kernel in f32, and less for f16. The bound of f64 already includes it."""
     slack = 0.0 if dtype == np.float64 else 2.0**-45
     return np.asarray(bound * (1 + 1e-6) + np.abs(value) * slack)
 
@@ -222,7 +223,7 @@ def _other_outcome(got: Array, expected: Expected, nan_may_differ: bool) -> Arra
         allowed = ~np.isfinite(got) & _same(got, rounded)
         far = np.zeros(got.shape, np.uint8) if expected.far is None else expected.far
         allowed |= (far & _class_bits(got)) != 0
-        # Where the value has no number, its place is taken by what the transformed order gives.
+        # Where the original gives no number, the result of the transformed program counts in its place.
         elsewhere = ~np.isfinite(rounded) & (nan_may_differ | (far != 0))
         allowed |= elsewhere & (near_own | _same(got, own_rounded))
         if expected.far is None:
@@ -233,7 +234,7 @@ def _other_outcome(got: Array, expected: Expected, nan_may_differ: bool) -> Arra
 
 
 def _same(a: Array, b: Array) -> Array:
-    """Equal, NaN being equal to NaN."""
+    """Elementwise equality, where NaN equals NaN."""
     return np.asarray((a == b) | (np.isnan(a) & np.isnan(b)))
 
 

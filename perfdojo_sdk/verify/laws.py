@@ -19,7 +19,7 @@ Pairs: TypeAlias = list[tuple[tuple[str, ...], tuple[str, ...]]]
 
 
 class Group:
-    """The instances of an accumulation that one instance of a statement behind it answers for."""
+    """The instances of an accumulation that one instance of a later statement compensates for."""
 
     def __init__(self, tracer: Tracer, term: StatementDomain, whole: StatementDomain) -> None:
         self.tracer, self.term, self.whole = tracer, term, whole
@@ -45,7 +45,8 @@ class Group:
         return self.tracer.enter(name).apply_range(self.new.seen(name, "last"))
 
     def as_reader(self, reader: int, whole_reader: int) -> isl.UnionMap:
-        """A reader of the term -> what the reader ``whole_reader`` of its group's statement sees."""
+        """A reader of the term -> the values that the reader ``whole_reader`` of its group's statement
+        sees."""
         name, depth = f"{self.term.name}_{reader}", len(self.term.sizes)
         onto = self.session.map([self.session.identity(name, self.term.name, depth)])
         entered = self.tracer.enter(f"{self.whole.name}_{whole_reader}")
@@ -72,7 +73,7 @@ class Group:
 
 
 def check_flow_of_parts(group: Group) -> None:
-    """The group's terms reach the statement that scales them, all of them, and nothing else does."""
+    """Raise unless all terms of the group, and nothing else, reach the statement that scales them."""
     new, term, whole = group.new, group.term.name, group.whole.name
     for reader in new.flow_of:
         if reader.endswith("_t"):
@@ -89,7 +90,7 @@ def check_flow_of_parts(group: Group) -> None:
 
 
 def check_factor(group: Group, old_reader: str, whole_reader: str) -> None:
-    """The factor behind the sum is, for every term of the group, the one that the term had."""
+    """Raise unless the factor behind the sum is, for every term of the group, the one that the term had."""
     known = group.tracer.old.seen(old_reader, group.tracer.mode)
     number = int(whole_reader.rpartition("_")[2])
     group.tracer.equal(old_reader, f"{group.term.name}_0", group.as_reader(0, number), known)
@@ -142,21 +143,21 @@ def _is_number(value: Expression, number: int) -> bool:
 
 
 def _check_one_mean(group: Group) -> None:
-    """The squares and the correction use one and the same write of m."""
+    """Raise unless the squares and the correction use one and the same write of m."""
     mine, theirs = group.sees(group.term, 1), group.sees(group.whole, 0)
     if not mine.is_equal(group.map.apply_range(theirs)):
         raise Refuted(f"{group.tell(group.whole)} uses another mean than {group.tell(group.term)}")
 
 
 def _check_centre(group: Group, old: StatementDomain) -> None:
-    """The correction uses the c that the old squares did."""
+    """Raise unless the correction uses the c that the old squares did."""
     reader = f"{old.name}_1"
     known = group.tracer.old.seen(reader, group.tracer.mode)
     group.tracer.equal(reader, f"{group.term.name}_1", group.as_reader(1, 1), known)
 
 
 def _check_sum(group: Group) -> None:
-    """m is t / n, and t the sum of the group's elements from 0 on, each of them once."""
+    """Raise unless m is t / n, and t the sum of the group's elements from 0 on, each of them once."""
     new, tracer = group.new, group.tracer
     means = group.sees(group.whole, 0)
     [name] = writers(means)
@@ -189,7 +190,8 @@ def _check_sum(group: Group) -> None:
 
 
 def _check_readers(group: Group) -> None:
-    """Whoever sees a corrected term sees its correction and the rest of its group, and the other way."""
+    """Raise unless every read that sees a corrected term, or a correction, sees the whole group and its
+    correction."""
     for reader in group.new.flow_of:
         seen = group.new.seen(reader, "terms")
         if reader.endswith("_t") or not writers(seen) & {group.term.name, group.whole.name}:

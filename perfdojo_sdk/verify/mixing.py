@@ -1,6 +1,6 @@
-"""The pseudo-random function behind the random models: defined once, for both engines of leg 1.
+"""The pseudo-random function behind the random models: defined once, for both engines of the exact leg.
 
-A function of a model is a seed and a name. Its arguments are stirred into 64 bits one after the other,
+A function of a model is a seed and a name. Its arguments are mixed into 64 bits one after the other,
 by the finaliser of Steele, Lea and Flood's SplitMix (OOPSLA 2014), a bijection with full avalanche.
 ``modular_vm.c`` computes the same.
 """
@@ -14,8 +14,8 @@ from hashlib import blake2b
 PRIME = 4611686018427377339
 #: The exponents of the squares modulo PRIME are residues modulo this prime.
 EXPONENTS = (PRIME - 1) // 2
-#: Each divides the one before less one, so there are powers modulo each whose exponents are residues modulo
-#: the next: what the models compute with where exponentials stand inside exponentials.
+#: Primes for nested exponentials. Each divides the one before it minus one, so powers modulo one of them have
+#: exponents that are residues modulo the next.
 FIELDS = (PRIME, EXPONENTS, 249442125618097, 1732236983459, 11864636873)
 
 WORD = (1 << 64) - 1

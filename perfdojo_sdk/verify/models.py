@@ -98,7 +98,7 @@ def _outside(name: str, *operands: Element) -> NoReturn:
 
 
 def _ring(modulus: int) -> Mapping[str, Callable[..., Element]]:
-    """Residues. The operands are residues almost always, so an infinity pays for being noticed."""
+    """The ring operations on residues. Operands are almost always residues; infinities take the slow path."""
 
     def add(a: Any, b: Any) -> Element:
         try:
@@ -198,7 +198,7 @@ class RandomModel:
                 assert_never(other)
 
     def cast(self, source: str, target: str) -> Callable[[Any], Element]:
-        """Between floats, or from float to integer, rounding is an opaque function, unless it is declared."""
+        """The conversion: from a float it rounds, by an opaque function, unless the rounding is declared."""
         if source == target or self._unseen(source, target):
             return lambda value: value
         if source in FLOAT_DTYPES:
@@ -243,7 +243,7 @@ class RandomModel:
         return function
 
     def _comparison(self, name: str, dtype: str) -> Callable[[Element, Element], int]:
-        """An infinity is beyond every number; of two numbers nothing is known."""
+        """A comparison: an infinity is beyond every number; the result for two numbers is pseudo-random."""
         compared, compare = self.opaque(f"{name} {dtype}"), OPERATIONS[name].floats
 
         def ranked(a: Element, b: Element) -> int:

@@ -1,8 +1,8 @@
-/* Runs a program in a random algebraic model: the quick twin of core/interpreter.py in the models of
- * verify/models.py, word for word the same cells under every schedule.
+/* Runs a program in a random algebraic model: a fast equivalent of core/interpreter.py with the models of
+ * verify/models.py; the cells are equal, bit for bit, under every schedule.
  *
- * A program is a row of 64-bit words, written by verify/modular_vm.py. Whatever the models have no value
- * for ends the run with a status; who asked then lets the interpreter say what is wrong, in words.
+ * A program is a sequence of 64-bit words, written by verify/modular_vm.py. If the models have no value for an
+ * operation, the run ends with a status; the caller then runs the interpreter, which describes the problem.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@ typedef unsigned __int128 wide;
 enum { UNWRITTEN, PLAIN, CONSTANT, NEGATIVE, POSITIVE };                  /* what a cell holds */
 enum { FORWARD, REVERSED, LOCKSTEP, RANDOM };                             /* schedules */
 enum { WIDE = 1, RECIPROCAL = 2, IDEMPOTENT_MAX = 4, IDEMPOTENT_MIN = 8 }; /* laws; 16 and more: roundings */
-enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how a stretch ended */
+enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how a run of a task ended */
 
 enum {
     END, STEP, LOOP, NEXT, PAR, END_PAR, GUARD, LOAD, STORE, CONST, INDEX_FLOAT, INDEX_WHOLE, SWAP,
@@ -95,7 +95,7 @@ static Value number(uint64_t r, uint64_t e, int constant)
     return (Value){r, e, constant ? CONSTANT : PLAIN, 0};
 }
 
-/* A function of which nothing is known but that equal arguments give equal results. */
+/* An opaque function: equal arguments give equal results, and nothing else is known. */
 static Value opaque(const Machine *m, uint64_t name, const Value *arguments, int count)
 {
     uint64_t state = mix(mix(m->seed + GOLDEN) ^ name);
@@ -204,7 +204,7 @@ static int extremum(const Machine *m, int64_t least, Value a, Value b, Value *fo
     return 1;
 }
 
-/* Where a float stands when it is compared with an infinity. */
+/* The order of a float in comparisons with infinities. */
 static uint64_t rank(Value a)
 {
     return a.kind == POSITIVE ? 1 : a.kind == NEGATIVE ? UINT64_C(0) - 1 : 0;
@@ -416,7 +416,7 @@ static int weave(Machine *m, Group *group)
                 group->tasks[left++] = task;
             } else {
                 drop_task(m, task);
-                if (ended != DONE) { /* keep the rest for who cleans up */
+                if (ended != DONE) { /* keep the rest for the cleanup */
                     memmove(group->tasks + left, group->tasks + k + 1,
                             (size_t)(group->count - k - 1) * sizeof(Task *));
                     group->count += left - k - 1;
@@ -441,7 +441,7 @@ static void own_anew(const Task *task, const int64_t *par)
     for (int64_t j = 0; j < par[4]; j++) task->buffers[par[5 + j]]->era++;
 }
 
-/* Until the task ends or lets others go on. */
+/* Runs the task until it ends or yields. */
 static int run(Machine *m, Task *task)
 {
     const int woven = m->order >= LOCKSTEP, backward = m->order == REVERSED;

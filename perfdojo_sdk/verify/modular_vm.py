@@ -1,4 +1,4 @@
-"""The modular VM: runs programs in the random models of leg 1, compiled to words for ``modular_vm.c``.
+"""The modular VM: runs programs in the exact leg's random models, compiled to words for ``modular_vm.c``.
 
 The interpreter is the reference, and is used where there is no C compiler. The VM implements the same models
 and schedules and computes the same cells, some hundred times as fast. It reports no errors: an operation
@@ -116,7 +116,7 @@ class _Nest(NamedTuple):
 
 
 class Encoder:
-    """Programs to words. What did not change from one program to the next is not written again."""
+    """An encoder of programs as words. It reuses the words of nests that did not change."""
 
     #: Nests to remember.
     MOST = 2000
@@ -127,7 +127,7 @@ class Encoder:
         self.slots: dict[str, int] = {}
 
     def encode(self, program: Program) -> Encoded:
-        """:class:`Unsupported` where the interpreter has to be asked."""
+        """The program as words; :class:`Unsupported` where only the interpreter can run it."""
         words, levels, stack, lanes = array("q"), 1, 1, 1
         touching = self._touching(program)
         for k, node in enumerate(program.body):
@@ -145,7 +145,7 @@ class Encoder:
             layout[slot] = buffer.cells
             array_ = buffer.arrays[0]
             if array_ in program.inputs:
-                layout[slot + 1] = -2  # known once all inputs are
+                layout[slot + 1] = -2  # set below, once all inputs have their places
             outputs |= {name: slot for name in buffer.arrays if name in program.outputs}
         for name in program.inputs:
             slot = 3 * self.slots[program.buffer_of[name].name]
@@ -420,7 +420,7 @@ def _form(words: list[int], parts: Sequence[tuple[AffineExpr, int]]) -> None:
 
 
 def _signed(word: int) -> int:
-    """64 bits as the array holds them."""
+    """A word of 64 bits as the signed number that the array holds."""
     return word - (1 << 64) if word >> 63 else word
 
 

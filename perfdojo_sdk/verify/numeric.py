@@ -1,9 +1,8 @@
-"""Leg 2 of verification: what the compiled kernel computes, against float64.
+"""The numeric leg of verification: the compiled kernel's results against float64.
 
-The value comes from the original program in double precision; how far the kernel may be from it
-comes from a running error bound along the transformed program's own order. A bound from the
-number of terms alone would hide a dropped iteration; the original order's bound would refuse a
-legal re-association.
+The expected value comes from the original program in double precision. The largest legal distance from it
+is a running error bound, computed in the transformed program's own order. A bound from the number of terms
+alone would hide a dropped iteration; a bound in the original order would refuse a legal re-association.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ T = TypeVar("T")
 _FULL_INSTANCES = 10**7
 #: Instances of the original program that a class may cost when only some rows are looked at.
 _ROW_INSTANCES = 2 * 10**6
-#: Rows that this should pay for: where outermost iterations are dear, more levels make smaller rows.
+#: Rows that these should be enough for: if outermost iterations cost much, rows take in more levels.
 _SOME_ROWS = 50
-#: The same for the original's value in the one class that a large program runs as a whole.
+#: Instances for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
-#: Inputs, and of a small program what the references say, that are in memory at a time.
+#: Bytes of inputs, and of a small program's expected results, that are in memory at a time.
 _MOST_BYTES = 1 << 30
 #: Statement instances, and bytes of inputs, up to which plain calls share a child process.
 _TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
@@ -85,23 +84,23 @@ _TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random", "rows")
-#: Classes that run on as many threads as any: each thread has a way of its own to compute with floats.
+#: Classes that run on the largest number of threads: each thread has its own floating-point control state.
 _ON_MANY = frozenset({"denormal", "magnitudes"})
 #: Parallel iterations below which the kernel is also called with more threads than there are.
 _FEW_ITERATIONS = 64
-#: Numbers of threads that kernels are called with: odd ones, and those that users have.
+#: Numbers of threads that kernels are called with: odd ones, and common ones.
 _THREAD_COUNTS = (2, 3, 4, 5, 8)
-#: Of each of these one more is drawn: what a thread's share is rounded to, and what divides no size.
+#: One more number of threads is drawn from each of these: powers of two, primes, and any.
 _MANY_COUNTS = (
     tuple(2**k for k in range(7, 11)),
     (67, 97, 127, 251, 509, 1021),
     tuple(range(_FEW_ITERATIONS + 1, MAX_THREADS + 1)),
 )
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
-#: Left out where the compiler does not know it.
+#: A flag that is left out if the compiler does not know it.
 _NATIVE = "-march=native"
-#: For large programs, several numbers at a time: operations of the references choose between values
-#: and do not branch, for which the compiler has to know that nobody looks at flags or at errno.
+#: Flags for large programs, so that references compute several numbers at a time: their operations select
+#: values without a branch, which the compiler does only if nobody reads floating-point flags or errno.
 LARGE_FLAGS = (
     "-O3",
     _NATIVE,
@@ -136,7 +135,7 @@ class NumericReport:
 
     @property
     def executions(self) -> tuple[str, ...]:
-        """Names of ``core.interface.EXECUTIONS``: what the kernel was put through beside plain calls."""
+        """Names of the executions in ``core.interface.EXECUTIONS`` that the kernel passed."""
         return tuple(dict.fromkeys(name for c in self.classes for name in c.executions))
 
 
@@ -215,7 +214,7 @@ def _with_executions(request: RunRequest, program: Program, dialect: Dialect, se
         for node in _scopes(root)
         if (suffix := dialect.suffixes.get(node.suffix)) and suffix.order == "parallel"
     }
-    # Where a condition may leave a thread nothing to do, how many are busy is not known.
+    # A condition may leave a thread with nothing to do; then the number of busy threads is unknown.
     conditional = any(isinstance(node, Statement) and node.guard for _, node in program.walk())
     busy = 0 if conditional else min(parallel, default=0)
     counts = _counts(parallel, Random(f"{seed} {program.text}"))
@@ -229,7 +228,7 @@ def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
     above.sort(key=lambda count: count > _FEW_ITERATIONS)
     smaller = list(range(2, _FEW_ITERATIONS + 1))
     chance.shuffle(smaller)
-    # Where loops are long, to start so many takes longer than all the rest.
+    # With long loops, starting the most threads takes longer than everything else.
     most = (MAX_THREADS,) if max(parallel, default=0) <= 2 * _FEW_ITERATIONS else ()
     wanted = (*_THREAD_COUNTS, *above, *smaller, *map(chance.choice, _MANY_COUNTS), *most)
     return tuple(dict.fromkeys(count for count in wanted if 1 < count <= MAX_THREADS))
@@ -325,7 +324,7 @@ def _in_one_child(
 
 
 class _AtOnce(Executor):
-    """Runs what it is given there and then."""
+    """An executor that runs each task at once, in the calling thread."""
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         future: Future[T] = Future()
@@ -342,12 +341,12 @@ class _Plan:
     largest: int = 1
     threads: tuple[int, ...] = ()
     sets: int = 1
-    """So many sets of inputs at once."""
+    """Number of sets of inputs that run at once."""
 
 
 def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Sequence[_Plan]]:
-    """Drawings that go through the references together: as many as memory likes; of a large program, the
-    first alone, since it runs as a whole."""
+    """Drawings in groups that go through the references together: as many as fit into memory; the first
+    drawing of a large program is alone, since it runs as a whole."""
     size = sum(4 * prod(original.buffer_of[name].shape) for name in original.inputs)
     if small:
         size += sum(_OUTCOME_BYTES * prod(original.buffer_of[name].shape) for name in original.outputs)
@@ -398,7 +397,7 @@ def _places(group: Sequence[_Plan]) -> list[int | slice]:
 
 
 def _problem(results: Sequence[ClassResult]) -> str:
-    """The first one in words, if any."""
+    """The first problem, in words; empty if there is none."""
     bad = next((r for r in results if r.problem), None)
     return f"{bad.name} inputs, {number_of(bad.threads, 'threads')}: {bad.problem}" if bad else ""
 
@@ -442,7 +441,7 @@ class _References:
     def expect(
         self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, whole: bool
     ) -> list[Outcome]:
-        """Run both references on each set of inputs; what they say about those at each of ``places``.
+        """Run both references on each set of inputs; the outcomes for those at each of ``places``.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
         some rows; so does the bound unless ``whole``.
@@ -450,8 +449,8 @@ class _References:
         sliced = self.rows is not None and not self.small
         value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
-        # What may come out where something overflows costs twice as much memory and time; but only so is
-        # known what factors come to in another order.
+        # OUTCOMES costs twice as much memory and time as BOUNDED; but products of many factors need it, as
+        # another order of them may overflow.
         bound_kind = BOUNDED if whole and not self.small and not multiplies(self.transformed) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)
         jobs = [
@@ -518,8 +517,8 @@ class _References:
     def artifact(self, kind: str, batch: int, rows: int) -> Artifact:
         key = (kind, batch, rows)
         if key not in self.compiled:
-            # On rows the bound has to hold for any order, since the transformed program's own
-            # order is not a matter of rows.
+            # On rows the bound has to hold for any order, since rows are defined for the original
+            # program only, and not for the transformed program's order.
             program = self.original if kind == WIDE or rows else self.transformed
             source = reference(
                 program,
@@ -566,7 +565,7 @@ def _independent_rows(
 
 
 def _wanted_rows(original: Program, rows: Rows, instances: int) -> int:
-    """All first and last ones, and as many others as so many instances allow."""
+    """The number of rows to look at: all first and last ones, and others up to ``instances``."""
     corners = prod(min(size, 2) for size in rows.sizes)
     return min(rows.count, max(corners, instances * rows.count // statement_instances(original)))
 

@@ -42,7 +42,7 @@ class _Contact(NamedTuple):
 
 
 def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[StatementDomain]) -> None:
-    """No cell is touched by two iterations of the scope (of the same outer iterations), one writing."""
+    """Raise if two iterations of the scope (in the same outer iterations) touch a cell and one writes it."""
     contacts: dict[str, list[_Contact]] = {}
     for place in inside:
         statement = place.statement

@@ -1,12 +1,13 @@
-"""The same game on a smaller kernel, so that a slow check can afford a large one.
+"""The same game on a smaller kernel, so that a slow check can be used for a large one.
 
-A trace is a list of moves, and moves name places; sizes they name only where they cut. Shrink the
-root and if need be the cuts, play the same moves again, and where each is legal for the same reasons
-and gives the same tree, the small trace proves about the moves what the large one would.
+A trace is a list of moves. Moves name places, and only some of them, those that cut a range, name sizes. This
+module shrinks the initial program and, if necessary, the cuts, and plays the same moves again. If each is
+legal for the same reasons and gives the same tree, the small trace proves the same about the moves as the
+large one.
 
-Sizes belong to *extents*: a scope and every array dimension that its bare iterator indexes have
-one size for one reason and shrink together. Literals stay: a mean over 512 elements that divides
-by 512 does so before and after the moves, whatever the shape.
+Sizes belong to *extents*: a scope and the array dimensions that its iterator alone indexes have the same
+size and shrink together. Literals stay: a mean over 512 elements divides by 512 before and after the
+moves, at any shape.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from perfdojo_sdk.core.validate import violations
 SizeKey: TypeAlias = Path | tuple[str, int]
 """The place of a size: a scope's path, or a buffer's name and a dimension's position."""
 
-#: Every size up to this one is tried, beyond it only divisors.
+#: Every size up to this one is tried; above it, only divisors of the original size.
 _FEW = 24
 
 
@@ -42,7 +43,7 @@ def statement_instances(program: Program) -> int:
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction of a game to smaller sizes, to be tried first on games that share moves with it."""
+    """A reduction of a game to smaller sizes, which is tried first on games that share moves with it."""
 
     large: Trace
     small: Trace
@@ -57,12 +58,12 @@ class Reduction:
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    First the root alone shrinks. Where tiles keep it too large, they shrink with it: the same moves at
-    the same places, with smaller factors. No program of the result runs more statement instances than
-    that, unless the moves allow no shape that small; then the smallest shape found. Every scope that
-    iterates in the given trace iterates at least twice in the result, as a loop that runs once hides
-    what order it has. A trace that is small enough comes back as it is. ``like``: where what made another
-    game small makes this one as small, nothing else is tried.
+    First the root alone shrinks. If tiles keep it too large, they shrink with it: the same moves at the
+    same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
+    instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
+    that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
+    faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
+    game; if it makes this one small enough, nothing else is tried.
     """
     game = _Game(trace, rules)
     if like is not None and like.large.root == trace.root:
@@ -98,7 +99,7 @@ def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
     for k in reversed(range(len(reduced.moves))):
         for name in game.counts(k):
             if k in cuts:
-                continue  # a cut follows its range
+                continue  # a cut changes with its range
             tries = (_with(reduced.moves, k, name, v) for v in _smaller(reduced.moves[k][name]))
             smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
             reduced = next((t for t in smaller if t is not None), reduced)
@@ -117,8 +118,8 @@ class _Cut:
         """The position at which to cut a range of ``size`` instead; None where it is too short for two such
         parts.
 
-        The ``longer`` part, or else the other, gives up what is missing; but a part that iterates keeps two
-        iterations.
+        The ``longer`` part, or else the other one, becomes shorter; but a part of two or more iterations
+        keeps two.
         """
         missing = self.size - size
         if missing <= 0:
@@ -131,7 +132,7 @@ class _Cut:
 
 
 def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
-    """Sizes to try for a range: smaller ones, and what is left of it when one of its parts is smaller."""
+    """Sizes to try for a range: smaller ones, and its remaining size when one of its parts is smaller."""
     parts = {part for cut in cuts.values() if cut.size == size for part in (cut.at, size - cut.at)}
     yield from sorted({*_smaller(size), *(size - part + less for part in parts for less in _smaller(part))})
 
@@ -181,7 +182,7 @@ def extents(root: Program) -> list[Extent]:
         if scopes and subscript == AffineExpr.level(subscript.highest):
             groups.join(place, scopes[0])
         else:
-            # Any other form says nothing of the dimension's size; and where it is written, fewer
+            # Any other form does not tell the dimension's size; and if it is written, fewer
             # iterations would leave cells unwritten.
             pinned += [place, *(scopes if writes else [])]
     pinned += _counted(root)
@@ -250,7 +251,7 @@ class _Groups:
 
 
 class _Game:
-    """The given trace, as what every smaller one is compared with."""
+    """The given trace, with which every smaller one is compared."""
 
     def __init__(self, trace: Trace, rules: Rules) -> None:
         self.rules = rules
@@ -281,8 +282,9 @@ class _Game:
     ) -> Trace | None:
         """The game of ``moves`` on ``root``; None where it is another game.
 
-        What ``known``, of as many moves, begins with is taken from there. Where a move that it has as well
-        cuts a range that is shorter now, the cut follows: the ``longer`` part becomes so, or the other.
+        Steps that ``known``, a trace of as many moves, has at its start are taken from it. If a move that
+        both have cuts a range that is shorter now, its cut changes, too: the ``longer`` part of the range
+        shrinks, or else the other one.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
             return None
@@ -333,7 +335,7 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
     before, after = _reach(root), _reach(changed)
 
     def window(buffer: Buffer) -> Buffer:
-        """A dimension that subscripts filled to its end is filled again."""
+        """The buffer with dimensions resized so that subscripts that filled them fill them again."""
         return _sized(
             buffer, lambda k, old: after[buffer.name, k] if before.get((buffer.name, k)) == old else None
         )

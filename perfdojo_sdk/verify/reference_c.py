@@ -1,23 +1,22 @@
-"""A second opinion in C: programs run literally, in a number type that knows more than a float.
+"""Reference programs in C: they run a program literally, on a number type that holds more than a float.
 
 The emitter here shares nothing with the one that makes kernels: scopes are plain loops in order,
 buffers are flat arrays, every operation is a function of one type for each dtype (``num_f32``,
-``num_f64`` ...; ``whole`` for integers and bool). What such a number is comes from a header of
-``include/``. ``WIDE`` computes the meaning: the value in a wider type. ``BOUNDED`` adds a bound on the
-distance between the exact value and what any legal compilation of the same order may compute, contracted
-to fused multiply-adds or not.
+``num_f64`` ...; ``whole`` for integers and bool). A header of ``include/`` defines that type. ``WIDE`` has
+the value in a wider type. ``BOUNDED`` adds a bound on the distance between the exact value and the result of
+any legal compilation in the same order, contracted to fused multiply-adds or not.
 
 The bound is the running error bound of the textbooks (Higham, Accuracy and Stability of Numerical
 Algorithms, section 3.3): an operation adds ``u |result|``, u = 2^-24 for f32, half of the smallest
 denormal where it may underflow, and passes its arguments' errors on. A bound of 0 says that the value
-is certain, which an infinity or a NaN can be, too. An infinite bound says that the computation may
-overflow, lose its sign or turn into a NaN, so that nothing is known; for an integer, that it was made from
+is certain, even if it is an infinity or NaN. An infinite bound says that the computation may
+overflow, lose its sign or turn into NaN, so that nothing is known; for an integer, that it was made from
 a float whose error may have changed it.
 
-``OUTCOMES`` knows more where something may overflow for these very inputs: the bound is the one of a
-computation in which nothing does, and beside it stands what else may come out: which infinities, NaN, and
-the interval of the numbers that are made of these (the maximum of 0 and of -inf is 0). It is interval
-arithmetic on what may have overflowed, empty where nothing can.
+``OUTCOMES`` says more if something may overflow for the given inputs: its bound holds for a computation
+in which nothing overflows, and it also has the other possible results: infinities, NaN, and the interval
+of the numbers that are computed from these (the maximum of 0 and of -inf is 0). It is interval
+arithmetic on the values that may have overflowed, and empty where nothing can.
 """
 
 from __future__ import annotations
@@ -54,12 +53,12 @@ from perfdojo_sdk.verify.reference_operations import rows_in_c
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
 
 SYMBOL = "pd_reference"
-#: What a reference is given and gives beside the program's own arrays, under names that no program has.
+#: Arrays of a reference besides the program's own, under names that no program can have.
 ROWS, PEAK = "0rows", "0peak"
 WIDE, BOUNDED, OUTCOMES = "wide", "bounded", "outcomes"
-#: Bits of what else a float may be: an infinity, NaN, or a number of an interval; as in the headers.
+#: Bits for other possible results: an infinity, NaN, or a number of an interval; as in the headers.
 PLUS, MINUS, NO_NUMBER, BETWEEN = 1, 2, 4, 8
-#: What a cell knows of the terms of a sum or product that another order may combine.
+#: Parts of a cell about the terms of a sum or product, which another order may combine.
 _OF_TERMS = ("up", "down", "open")
 
 
@@ -409,7 +408,7 @@ class _Emitter:
         return 1 if len(scopes) - 1 in address.levels else innermost.size
 
     def anchor(self, statement: Statement, scopes: list[Scope]) -> str:
-        """Lanes may be combined with the old value anywhere among them."""
+        """C that prepares for lanes that are combined with the old value at any position among them."""
         terms = 1 if self.any_order else self.horizontal(statement, scopes)
         if terms == 1:
             return ""
@@ -501,8 +500,8 @@ def _number(dtype: str) -> str:
 def _part(part: str, buffer: Buffer, wide: bool) -> str:
     """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards.
 
-    ``wide``: the cell may hold what is too large for a double. That is an infinity, for sure where its bound
-    leaves nothing else.
+    ``wide``: the cell may hold a number that is too large for a double. Then the result is an infinity, for
+    sure if its bound allows nothing else.
     """
     cell = f"b_{buffer.name}_%s[at]"
     if buffer.dtype not in FLOAT_DTYPES:
@@ -565,5 +564,5 @@ def _name(array: str) -> str:
 
 
 def _result(array: str) -> str:
-    """An output: an input may be called as one of its parts is."""
+    """The C name of an output, with a prefix, as an input may have the name of one of its parts."""
     return f"r_{array}"

@@ -1,4 +1,4 @@
-"""The rows of the table of operations that leg 2's headers ask for: values and bounds, as macros in C."""
+"""The rows of the table of operations, as macros in C for the numeric leg's headers: values and bounds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dtypes of reference programs in C: their types, and what the headers of ``include/`` want defined."""
+"""The dtypes of reference programs in C: their types, and macros for the headers of ``include/``."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ FLOATS: Mapping[str, Mapping[str, str]] = {
         "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "FLT_MAX", "W_MAX": "DBL_MAX",
         "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24", "E": "float", "BITS": "uint32_t",
     },
-    # Where long double is no wider than double, the value rounds as much as the kernel does.
+    # If long double is no wider than double, the reference rounds as much as the kernel does.
     "f64": {
         "F": "double", "W": "long double", "WIDE_(name)": "name##l", "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX",
         "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)", "ETA": "0x1p-1075L",
         "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
     },
 }  # fmt: skip
-#: The same for programs that multiply many numbers up: nine of f32 may leave the range of a double.
+#: Types for programs with products of many numbers: a product of nine of f32 may leave the range of a double.
 WIDER_FLOATS: Mapping[str, Mapping[str, str]] = {
     dtype: {**macros, **{name: FLOATS["f64"][name] for name in ("W", "WIDE_(name)", "W_MAX")}}
     for dtype, macros in FLOATS.items()
 }
-#: dtype of a float -> dtype of the bound on its error: a half has none so small as that of its denormals.
+#: dtype of a float -> dtype of the bound on its error; f16 cannot hold the small bounds of its denormals.
 BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
 
 C_TYPES: Mapping[str, str] = {

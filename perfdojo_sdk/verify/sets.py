@@ -73,7 +73,7 @@ class Session:
         self.name_of: dict[str, str] = {}
         self.id_of: dict[str, str] = {}
         self.memory: dict[object, object] = {}
-        """For whoever wants to keep something for the session, under a key of its own kind."""
+        """Results that other modules keep for the session, each under keys of a type of its own."""
         self._boxes: dict[tuple[int, ...], isl.Set] = {}
         self._affine: dict[tuple[int | str, ...], isl.Map] = {}
         """Affine functions without names, which most accesses and times share."""
@@ -86,7 +86,7 @@ class Session:
     def exhausted(self) -> bool:
         """True if isl has run out of operations.
 
-        Its errors do not tell: out of operations, a parser reports a syntax error.
+        Its errors do not show this: a parser that runs out of operations reports a syntax error.
         """
         try:
             isl.Set.read_from_str(self.context, "{ [i] : 0 <= i < 2 }")

@@ -38,7 +38,7 @@ from perfdojo_sdk.verify.sets import (
 
 
 class Piece(NamedTuple):
-    """A new statement, or a part of its iterations, is an old one."""
+    """An old statement that a new statement computes, in all or a part of its iterations."""
 
     origin: Instance
     conditions: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Origins:
 
     @cached_property
     def bundles(self) -> dict[str, Bundle]:
-        """Name of a new statement -> the many instances of an old one that it answers for."""
+        """Name of a new statement -> the many instances of an old one that it stands for."""
         origins = {p.name: self.origin(p) for p in self.new.places.values()}
         return {name: origin for name, origin in origins.items() if isinstance(origin, Bundle)}
 
@@ -167,8 +167,8 @@ class Tracer:
         """Conduit instance -> everything but conduits behind it."""
         behind = self._behind
         onward = with_writers(behind, self.conduits)
-        # The start of a partial result adds nothing. (Elsewhere than behind a combination its
-        # absence shows: the read has lost its first write.)
+        # The start of a partial result adds nothing to a combination. (If it is missing for any other
+        # reader, the comparison finds a read without its first write.)
         ends = with_writers(behind, writers(behind) - self.conduits - self.starts - self.corrections)
         found, chain = ends, onward
         for _ in range(len(self.conduits) + 1):
@@ -209,7 +209,7 @@ class Tracer:
     # -- comparison --------------------------------------------------------------------------------
 
     def compare(self, old: tuple[str, ...], path: tuple[str, ...]) -> None:
-        """Following the old readers and the new ones must lead to the same writes."""
+        """Raise unless the old readers and the new ones lead to the same writes."""
         if path == old and len(old) == 1 and self._untouched(old[0]):
             return
         found = self.follow(path)
@@ -227,7 +227,7 @@ class Tracer:
         self.equal(old[0], path[0], found, known)
 
     def compare_targets(self) -> None:
-        """Each accumulation must add onto the same value."""
+        """Raise unless each accumulation adds onto the same value as before."""
         for name, pieces in self.origins.instances.items():
             if self.new.by_name[name].statement.accumulate:
                 for piece in pieces:
@@ -305,7 +305,7 @@ class Tracer:
     # -- partial results ---------------------------------------------------------------------------
 
     def check_partials(self) -> None:
-        """A combination adds accumulations of its own kind only, and each of them once."""
+        """Raise unless a combination adds accumulations of its own kind only, and each of them once."""
         for name in sorted(self.combines):
             self._check_operation(name)
         if self.combines:

@@ -1,9 +1,9 @@
 """Analysis of zeros: inputs that may hold one, and outputs in which the sign of a zero is determined.
 
-The sign of a zero is determined wherever IEEE 754 does it: in copies, negations, products, single sums. It is
-not where the order of operations decides, in accumulated sums of which a term may be -0, nor where a maximum
-or a minimum has zeros of either sign to choose from, nor after functions of vector math. Signs are compared
-where no rounding could have made the zero, so a product counts as zero only where a factor may be.
+The sign of a zero is determined wherever IEEE 754 determines it: in copies, negations, products, single sums.
+It is not determined in accumulated sums with a term that may be -0, where the order decides; in a maximum or
+minimum of zeros of both signs; and after functions of vector math. Signs are compared only if no rounding
+could have made the zero, so a product counts as zero only if a factor may be zero.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.verify.groups import Array
 
-#: Which zeros a float may be: a bit for each sign; and whether it may be one whose sign is open.
+#: The zeros that a float may be, as bits: +0, -0, and a zero whose sign is not determined.
 _PLUS, _MINUS, _OPEN = 1, 2, 4
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor", "not"})
 
 
 def undivided(program: Program) -> frozenset[str]:
-    """Inputs of integers that nothing is divided by, neither by them nor by what is computed from them."""
+    """Integer inputs by which nothing is divided, directly or through values computed from them."""
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
     divisors = {
         program.buffer_of[read.access.array].name
@@ -80,7 +80,7 @@ def _accumulated(operation: str | None, old: int, new: int) -> int:
     if operation == "mul":
         return _computed(old, new)
     if operation == "add":
-        # Of terms of which none is -0 it is +0, in every order.
+        # If no term is -0, a sum of zero is +0 in every order.
         return _PLUS | (_OPEN if (old | new) & (_MINUS | _OPEN) else 0)
     return _OPEN if operation else new
 
@@ -96,7 +96,7 @@ def _computed(one: int, other: int) -> int:
 
 
 def _product(one: int, other: int) -> int:
-    """Zero where a factor is, and of either sign then."""
+    """The zeros of a product: of either sign, if a factor may be zero."""
     return _computed(one, other) if one | other else 0
 
 
@@ -105,7 +105,7 @@ def _negated(part: int) -> int:
 
 
 def _sum(one: int, other: int) -> int:
-    """Zeros of a sum: terms that cancel give +0, two of -0 give -0."""
+    """The zeros of a sum: terms that cancel give +0, two of -0 give -0."""
     return (one | other) & _OPEN | _PLUS | (one & other & _MINUS)
 
 
@@ -122,7 +122,7 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
     if isinstance(value, Cast):
         if value.argument.dtype not in FLOAT_DTYPES:
             return _PLUS
-        # What is rounded to fewer digits may become a zero, in the references, too.
+        # Rounding to fewer digits may give a zero, in the references, too.
         return _zeros(value.argument, program, zeros) | _PLUS | _MINUS
     assert isinstance(value, Operation)
     parts = [_zeros(argument, program, zeros) for argument in value.arguments]

@@ -1,4 +1,4 @@
-"""A program as code: what its target compiles, or plain C where no generator of a target is at hand."""
+"""A program as code: its target's source text, or plain C without a target's generator."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def code(program: Program, dialect: Dialect, generator: CodeGenerator | None = N
     """The kernel's source text.
 
     ``generator``: the target's own; without one, portable C that leaves vectors to the compiler.
-    Raises :class:`UnavailableError` for what the generator cannot say.
+    Raises :class:`UnavailableError` for programs that the generator does not support.
     """
     symbol = f"pd_{program.name}"
     if generator is not None:

@@ -1,4 +1,4 @@
-"""The graph as a drawing: layers from inputs to outputs, as SVG, without a program to lay it out.
+"""The graph as a drawing in SVG: layers from inputs to outputs, without an external layout program.
 
 Each node stands below what it depends on (an array that is updated in place closes a loop, whose last
 edge points upwards). Edges that cross layers bend at a point in each. Within a layer, nodes are ordered
@@ -159,7 +159,7 @@ def _spread(spots: Sequence[_Spot], wanted: Sequence[float]) -> None:
         least = previous.x + (previous.width + spot.width) / 2 + GAP if previous else x
         spot.x = max(x, least)
         previous = spot
-    # Pushing to the right alone would lean to the right: move the layer back as a whole.
+    # Nodes were only pushed to the right, so move the whole layer back.
     shift = sum(w - s.x for s, w in zip(spots, wanted)) / len(spots)
     for spot in spots:
         spot.x += shift

@@ -1,10 +1,10 @@
-"""The equations of a program: what its tree computes, freed of how loops are written.
+"""The equations of a program: what its tree computes, independent of the form of its loops.
 
-A perfect nest around one statement is one equation for all its iterators. Where the nest accumulates,
-the iterators that the target does not name go to a big operator: a sum, product, maximum or minimum.
-An initialisation and the accumulation that follows it are one equation. A scope with several
-statements stays a loop over its equations, since they take turns. Nothing here needs to know how the
-result is printed, and a reader who evaluates the equations in order gets what the program gives.
+A perfect nest around one statement is one equation for all its iterators. Where the nest accumulates, the
+iterators that the target does not name go to a big operator: a sum, product, maximum or minimum. An
+initialisation and the accumulation that follows it are one equation. A scope with several statements stays a
+loop over its equations, since they alternate. The result does not depend on a notation, and evaluating the
+equations in order gives what the program computes.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ Item: TypeAlias = Equation | Repeat
 def equations(program: Program, dialect: Dialect = CORE_DIALECT) -> tuple[Item, ...]:
     """The program as equations and loops over equations, to be read in order.
 
-    ``dialect`` says which scopes are in lockstep; nothing else of it matters here.
+    ``dialect`` is only used to find lockstep scopes.
     """
     return _Reader(program, dialect).read()
 
@@ -83,8 +83,8 @@ def equations(program: Program, dialect: Dialect = CORE_DIALECT) -> tuple[Item, 
 def shared_dimensions(program: Program) -> Iterator[tuple[str, int]]:
     """(array, dimension) pairs whose indices share one cell and are not one iteration's own.
 
-    A dimension that is not materialised hides nothing as long as every access names it by one and
-    the same iterator. For the others a reader has to be told.
+    A dimension that is not materialised does not matter to a reader if every access names it by the same
+    iterator. The others have to be mentioned.
     """
     for buffer in program.buffers:
         accesses = [o.access for o in program.occurrences[buffer.name]]
@@ -236,7 +236,7 @@ class _Reader:
     def _marked(
         self, items: Sequence[Item], around: tuple[Loop, ...], written: list[tuple[str, _Box]]
     ) -> Iterator[Item]:
-        """The items; an equation that may overwrite what stands in a cell already is no definition."""
+        """The items, in which equations that may overwrite an earlier value are no definitions."""
         for item in items:
             if isinstance(item, Repeat):
                 body = tuple(self._marked(item.body, (*around, *item.loops), written))
@@ -301,6 +301,6 @@ def _by_coefficient(index: AffineExpr) -> list[tuple[int, int]]:
 
 
 def _keeps_outer(equation: Equation, to: dict[int, int]) -> bool:
-    """Iterators of the loops around both equations are the same in both."""
+    """True if iterators of the loops around both equations are the same in both."""
     own = {loop.level for loop in equation.loops}
     return all(other == level for level, other in to.items() if level not in own)

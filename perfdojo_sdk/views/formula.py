@@ -13,7 +13,7 @@ from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared
 from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
 
 _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT), "min": (0, PRODUCT)}
-"""Accumulation -> how strongly its start and its value must bind beside the operator."""
+"""Accumulation -> the precedences that its start and its value need beside the operator."""
 
 
 _Ranges: TypeAlias = Callable[[Writer, Sequence[Loop], Sequence[AffineExpr]], str]

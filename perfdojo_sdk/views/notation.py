@@ -25,7 +25,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.program import Program
 
-#: What binds weakest to strongest; an argument that binds weaker than its place needs brackets.
+#: Precedences, the weakest first; an argument with a weaker one than its place needs brackets.
 LOOSE, SUM, PRODUCT, SIGN, ATOM = range(5)
 
 
@@ -48,13 +48,13 @@ class Notation:
     infinity: str
     brackets: str
     times: str
-    """Between a coefficient and an iterator."""
+    """The sign between a coefficient and an iterator."""
     call: str
-    """A function and its arguments."""
+    """The format of a function and its arguments."""
     word: Callable[[str], str]
     minus: str
     quotient: str
-    """A dividend over a divisor, rounded down; ``remainder``: what it leaves."""
+    """The format of a quotient rounded down; ``remainder``: of its remainder."""
     remainder: str
     least: str
     """Sign of "at least"; ``most``: that of "at most"."""
@@ -214,7 +214,7 @@ class Writer:
 
 
 _Written = tuple[str, int]
-"""A text and how strongly it binds."""
+"""A text and its precedence."""
 
 
 def _literal(writer: Writer, value: Literal) -> _Written:

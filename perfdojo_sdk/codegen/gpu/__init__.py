@@ -1,1 +1,1 @@
-"""Code for machines of grids, blocks, warps and lanes; a plugin adds the words of its language."""
+"""Code for machines with grids, blocks, warps and lanes; a plugin defines a few macros in its language."""

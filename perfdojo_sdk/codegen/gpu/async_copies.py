@@ -1,8 +1,8 @@
-"""Copies from memory into shared memory that go on while the threads do something else.
+"""Asynchronous copies from memory into shared memory, which run while the threads do something else.
 
-The location ``async`` is shared memory that asks for them. A copy is done when its thread has waited and a
-barrier has passed, so it may be asynchronous only where nothing else of the same thread's nest uses the
-buffer: whoever uses it then comes behind a barrier, and the emitter waits in front of each.
+The location ``async`` is shared memory that is filled by such copies. A copy is complete when its thread has
+waited and a barrier has passed. So it may be asynchronous only if nothing else in the same thread's nest uses
+the buffer: all uses then come behind a barrier, and the emitter waits in front of each barrier.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One compiled kernel as a few named files in one: what runs on a device, and what runs beside it."""
+"""One compiled kernel as a bundle of named files: code for the device, and its emulation."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import io
 import zipfile
 from collections.abc import Mapping
 
-#: The kind of an artifact that is one.
+#: The kind of an artifact that is a bundle.
 BUNDLE = "gpu_bundle"
-#: Of all files of a bundle together, when it is read.
+#: Largest total size of a bundle's files when it is read.
 MOST_BYTES = 256 << 20
 _MOST_FILES = 64
-#: The oldest time that the format knows: equal content gives equal bytes.
+#: The time of all files in a bundle, so that equal content gives equal bytes: the oldest in the format.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 

@@ -1,8 +1,8 @@
-"""Kernels for a machine of grids, blocks and warps, in C++ with a dozen words that a dialect defines.
+"""Kernels for a machine with grids, blocks and warps, in C++ with a dozen macros that a dialect defines.
 
-The words (``PD_KERNEL``, ``pd_thread``, ``pd_sync_block`` ...) are listed in ``include/pd_gpu.h``; a
-plugin's header says what they are in its language, and ``pd_emulated.h`` runs them on any processor. Launch
-sizes are constants of the program, so the host's part is a list of launches.
+``include/pd_gpu.h`` lists the macros (``PD_KERNEL``, ``pd_thread``, ``pd_sync_block`` ...); a plugin's header
+defines them in its language, and ``pd_emulated.h`` for any processor. Launch sizes are constants of the
+program, so the host's part is a list of launches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from perfdojo_sdk.hookspecs.types import KernelSource
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
 GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h", HEADER)
 
-#: Most turns of a loop over a thread's own cells that the compiler is asked to write out.
+#: Most iterations of a loop over a thread's own cells that the compiler is asked to unroll.
 MOST_UNROLLED = 64
 
 
@@ -142,7 +142,7 @@ class GpuEmitter(GpuWriter):
         return "\n".join([figures, head, "{", *f.lines, "}", ""])
 
     def _read_and_written(self, node: Node) -> frozenset[str]:
-        """Buffers in which the threads of a launch may leave values to each other."""
+        """Buffers through which the threads of a launch may exchange values."""
         statements = [leaf.statement for leaf in node.leaves]
         written = {self.program.buffer_of[s.target.array].name for s in statements}
         read = {self.program.buffer_of[r.array].name for s in statements for r in s.reads}
@@ -286,7 +286,8 @@ class GpuEmitter(GpuWriter):
         self._emit_at(scope.body, point, 0)
 
     def visit_loop(self, scope: Scope, point: Point) -> None:
-        """A loop of whoever runs it; what one turn leaves to the next turn's threads is guarded."""
+        """Emit a loop in the current unit, with barriers for values that one iteration's threads leave to the
+        next one's."""
         level, together = point.level - 1, self.unit != "thread" and self.launch.threads > 1
         before, self.pending = self.pending, []
         every = self.exchange.uses(scope, point.path) if together else []
@@ -412,7 +413,8 @@ class GpuEmitter(GpuWriter):
         return f"pd_{statement.accumulate}_{statement.dtype}({value}, {old})"
 
     def _lanes_apart(self, scope: Scope, statement: Statement, point: Point) -> None:
-        """Each lane has a cell of its own; where one reads another's, all load before any stores."""
+        """Emit a statement in which each lane has its own cell; if one reads another's, all load before any
+        stores."""
         f, target = self.function, self.program.buffer_of[statement.target.array]
         exchanges = any(self.program.buffer_of[r.array] is target for r in statement.reads)
         value = self.expression(self._combined(statement), point)

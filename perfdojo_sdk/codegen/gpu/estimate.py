@@ -1,9 +1,9 @@
-"""The time of a call on paper: a roofline for each launch, lowered where few threads are there.
+"""An estimate of the time of a call: a roofline for each launch, reduced if there are few threads.
 
-A launch takes the longest of: its data through memory, its requests through the second cache, its traffic
-in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks need enough
-threads: with a share of them, that share of the speed. Every launch costs a fixed start. But for one factor,
-nothing is read off a run: the figures are those of the target file, and a time is marked *estimated*.
+A launch takes the longest of these times: its data through memory, its requests through the second-level
+cache, its traffic in shared memory, its arithmetic, and the chain of one thread's steps. Bandwidths and peaks
+need enough threads; a fraction of them gets the same fraction of the speed. Every launch has a fixed cost.
+All figures but one factor come from the target file and not from a run, so a time is marked *estimated*.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LAUNCH_S = 2e-6
 ENOUGH_THREADS = 512
 #: Cycles of one step of one thread when nothing else is ready: a dependent instruction, and an access.
 STEP_CYCLES = 6
-#: Of the peak of multiplications: what products come to, whose threads load and add up as well. On one H100 a
-#: product of 4096 x 4096 x 4096 came to 0.66 of it, and cuBLAS's to 0.77.
+#: The fraction of the peak that matrix products reach, since their threads also load and add up. On one H100
+#: a product of 4096 x 4096 x 4096 reached 0.66 of it, and cuBLAS 0.77 (measured).
 REACHED = 0.7
 #: A slow operation (exp, a division) is so many plain ones.
 SLOW = 12
@@ -34,7 +34,7 @@ SHARED_BYTES_PER_CYCLE = 128
 
 @dataclass(frozen=True)
 class Estimate:
-    """Seconds of a call, and what they go to."""
+    """Seconds of a call, and their parts."""
 
     seconds: float
     parts: tuple[tuple[str, float], ...]
@@ -56,7 +56,7 @@ def _launch(launch: LaunchFigures, capabilities: Capabilities) -> list[tuple[str
     busy = min(launch.blocks, processors)
     resident = min(launch.blocks * launch.threads, processors * ENOUGH_THREADS)
     share = resident / (processors * ENOUGH_THREADS)
-    # A last wave that is not full costs as much as a full one.
+    # A last wave of blocks that is not full takes as long as a full one.
     waves = launch.blocks / processors
     uneven = ceil(waves) / waves if waves > 1 else 1.0
     cache = last.read_gbs * 1e9

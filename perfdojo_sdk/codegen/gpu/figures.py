@@ -1,8 +1,8 @@
-"""Figures of a launch, counted off the program: the basis of an estimate of its time.
+"""Figures of a launch, counted in the program: the basis of an estimate of its time.
 
-Counts are exact but for two things: conditions are taken to hold, and what caches keep is unknown, so
-memory traffic is given twice: each touched cell once (what must move), and each access as its warp makes
-it (what is asked for).
+Counts are exact with two exceptions: conditions count as true, and the content of caches is unknown. So
+memory traffic is counted twice: each touched cell once (data that must move), and each access of a warp (data
+that is requested).
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from perfdojo_sdk.core.expression import Access, Expression, operations, perform
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Occurrence, Statement
 
-#: Memory moves in pieces of so many bytes.
+#: Bytes of a sector, the unit in which memory moves.
 SECTOR = 32
 
-#: Turns of a loop that a compiler writes out.
+#: Most iterations of a loop that a compiler unrolls.
 SHORT = 16
 
 
@@ -74,7 +74,7 @@ def written(figures: LaunchFigures) -> str:
 
 
 def written_workspace(size: int) -> str:
-    """The comment that says how many bytes of workspace a call needs."""
+    """The comment with the bytes of workspace that a call needs."""
     return f"/* workspace {size} */"
 
 
@@ -85,13 +85,13 @@ def read_workspace(code: str) -> int:
 
 
 def _figures(entry: Mapping[str, Any]) -> LaunchFigures:
-    """One launch, of its fields as JSON has them."""
+    """One launch, from its fields in JSON."""
     fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in entry.items()}
     return LaunchFigures(**fields)
 
 
 def read(code: str) -> list[LaunchFigures]:
-    """The launches of a source, in order; ValueError where a comment is not ours."""
+    """The launches of a source, in order; ValueError if a comment is malformed."""
     found = []
     for text in _LINE.findall(code):
         try:

@@ -24,7 +24,7 @@ class GpuCodeGenerator:
     language: str
     """Also the suffix of a source's file."""
     wide: bool = False
-    """Iterators have 64 bits even where 32 would do."""
+    """True if iterators have 64 bits even where 32 would do."""
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """Source with entry point ``symbol``; PD-C001 for a dtype that does not compile."""

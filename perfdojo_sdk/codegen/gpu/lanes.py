@@ -1,4 +1,4 @@
-"""A few neighbouring iterations in one thread: moved as one access where they lie together."""
+"""A few neighbouring iterations in one thread: one access moves all of their cells if these lie together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from perfdojo_sdk.core.program import Statement
 
 #: Bytes of the widest access to memory.
 WIDEST = 16
-#: dtype -> the word that stores four neighbours; those of a dtype with one are moved four at a time.
+#: dtype -> the function that stores four neighbours; dtypes without one are not moved four at a time.
 FOUR = {"f32": "pd_store4", "bf16": "pd_store4_bf16", "tf32": "pd_store4_tf32"}
 
 
 def lanes_at_once(dtype: str) -> int:
-    """So many neighbouring lanes of a statement of this dtype are emitted together."""
+    """The number of neighbouring lanes of a statement of this dtype that are emitted together."""
     return 4 if dtype in FOUR else WIDEST // BYTES[dtype]
 
 

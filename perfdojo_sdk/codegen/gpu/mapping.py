@@ -2,9 +2,8 @@
 
 Suffixes ask for hardware: ``g`` for the blocks of a grid, ``b`` for threads of a block (for its warps,
 where the scope holds lanes), ``w`` and ``s`` for the lanes of a warp, ``m`` for those with their matrix
-unit. A parallel scope is a promise that any order of its iterations will do, so one that stands where the
-hardware has no such level is run as a loop by whoever is there. Every program has code; a badly mapped one
-is slow.
+unit. A parallel scope allows any order of its iterations, so if the hardware has no such level at its place,
+the current unit runs it as a loop. Thus code exists for every program; for a badly mapped one it is slow.
 
 A *launch* is a kernel of the machine: one outermost node, or, under loops of the host, one node inside.
 """
@@ -24,10 +23,10 @@ from perfdojo_sdk.hookspecs.types import Capabilities
 
 GRID, BLOCK, WARP, SHUFFLE = "g", "b", "w", "s"
 
-#: Who runs the body of a scope.
+#: The unit that runs the body of a scope.
 Unit: TypeAlias = Literal["host", "block", "warp", "thread"]
 
-#: What becomes of a scope's iterations.
+#: The way in which a scope's iterations are run.
 Role: TypeAlias = Literal["host", "grid", "threads", "warps", "lanes", "shuffle", "tile", "vector", "loop"]
 
 
@@ -40,7 +39,7 @@ class Machine:
     shared_bytes: int
     """Shared memory that one block may have."""
     multiprocessors: int
-    """Each runs a few blocks at a time."""
+    """Number of multiprocessors; each runs a few blocks at a time."""
     matrix: frozenset[str] = frozenset()
     """dtypes whose products the matrix unit of a warp adds up in f32; empty: there is no such unit."""
 
@@ -85,7 +84,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class ProgramMap:
-    """The launches of a program, in order, and what its scopes are."""
+    """The launches of a program, in order, and the roles of its scopes."""
 
     program: Program
     machine: Machine
@@ -93,7 +92,7 @@ class ProgramMap:
     launches: tuple[Launch, ...]
     role: Mapping[Path, Role]
     inside: Mapping[Path, Unit]
-    """Scope -> who runs its body."""
+    """Scope -> the unit that runs its body."""
     tiles: Mapping[Path, TileNest]
     """Outermost scope of each nest over a tile, and each scope in it."""
 
@@ -136,7 +135,7 @@ _SPREADS = ("threads", "warps", "lanes", "shuffle")
 
 
 def map_program(program: Program, dialect: Dialect, machine: Machine) -> ProgramMap:
-    """Decide who runs what."""
+    """The map of a program: the unit that runs each of its scopes."""
     walk = _Walk(program, dialect, machine)
     walk.host(program.body, (), ())
     return ProgramMap(

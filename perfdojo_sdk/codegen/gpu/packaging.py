@@ -1,7 +1,7 @@
-"""A library for the GPU: machine code of each kernel, what it needs, how it is launched, and its emulation.
+"""A library for the GPU: each kernel's machine code, resources, launches and emulation.
 
-The sources, which the SDK writes beside, hold the launches too, as C functions of device pointers: with
-its compiler they make an ordinary library for programs in C and C++.
+The sources, which the SDK adds, contain the launches too, as C functions of device pointers: the device's
+compiler makes of them an ordinary library for programs in C and C++.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class GpuPackager:
 
     capabilities: Capabilities
     notice: str
-    """Stands above the header that every target's library has."""
+    """A comment at the top of the library's header."""
 
     def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
         files = [PackagedFile("header", f"include/{name}.h", (self.notice + header(name, kernels)).encode())]

@@ -1,11 +1,11 @@
 """The place of each temporary on a machine of blocks and warps, and the names of its cells there.
 
-A location is a wish. ``shared`` memory exists while a block runs, and so does ``async``; ``own`` spreads a
-buffer over the threads' registers, ``uniform`` gives each thread the same value, ``reg`` and ``stack`` belong
-to one thread, ``tile`` to the lanes of a warp and their matrix unit. Where the program does not keep to what
-such a place can do (another thread reads the cell, a value outlives its launch), the buffer goes to the next
-larger place: shared memory, then the workspace. So every program has code, and the source says for each
-buffer where it ended up.
+A location is a preference. ``shared`` memory exists while a block runs, and so does ``async``; ``own``
+spreads a buffer over the threads' registers, ``uniform`` gives each thread the same value, ``reg`` and
+``stack`` belong to one thread, ``tile`` to the lanes of a warp and their matrix unit. If the program uses a
+buffer in a way that its place does not support (another thread reads the cell, a value outlives its launch),
+the buffer goes to the next larger place: shared memory, then the workspace. So code exists for every program,
+and the source contains the place of each buffer.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _OWNERS = ("grid", "threads", "warps", "lanes")
 #: The start of each buffer in the workspace, in bytes.
 ALIGNMENT = 256
 
-#: Cells of an array that one thread indexes; larger ones go to memory.
+#: Largest array, in bytes, that one thread indexes; larger ones go to memory.
 _MOST_LOCAL_BYTES = 16384
 
 
@@ -95,7 +95,7 @@ class Placed:
 
     @property
     def words(self) -> str:
-        """For the source's comment."""
+        """The place in words, for the source's comment."""
         where = {
             "array": "the caller's",
             "memory": "memory",
@@ -129,7 +129,7 @@ def place(mapped: ProgramMap) -> tuple[Mapping[str, Placed], int]:
 
 
 def _wish(mapped: ProgramMap, buffer: Buffer) -> Placed:
-    """The place that the buffer's location asks for, where its uses allow it."""
+    """The place that the buffer's location asks for, if its uses allow it."""
     uses = mapped.program.occurrences[buffer.name]
     launches = {mapped.launch_of(o.path) for o in uses}
     depth = common_depth([o.path for o in uses])
@@ -263,7 +263,7 @@ def _without(form: AffineExpr, weight: int, size: int) -> AffineExpr:
 
 
 def _lane_zero_reads(mapped: ProgramMap, found: Mapping[str, Placed]) -> set[str]:
-    """Uniform buffers whose values come from what only one thread knows; they are not uniform then."""
+    """Buffers that cannot be uniform, since their values come from data that only one thread has."""
     program = mapped.program
     lost: set[str] = set()
     changed = True
@@ -288,7 +288,7 @@ def _one_thread(found: Mapping[str, Placed], program: Program, array: str, lost:
 
 
 def _addressable(mapped: ProgramMap, placed: Placed) -> Placed:
-    """The buffer in shared memory instead."""
+    """The buffer, placed in shared memory instead."""
     scopes = mapped.program.ancestors(mapped.program.occurrences[placed.buffer.name][0].path)
     owners = [k for k in range(len(placed.home)) if mapped.role.get(placed.home[: k + 1]) in _OWNERS[1:]]
     copies = tuple((k, scopes[k].size) for k in owners if scopes[k].size > 1)
@@ -296,7 +296,7 @@ def _addressable(mapped: ProgramMap, placed: Placed) -> Placed:
 
 
 def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) -> None:
-    """The largest buffers leave shared memory until the others fit."""
+    """Move the largest buffers out of shared memory until the others fit."""
     while True:
         inside = [p for p in found.values() if p.kind == "shared" and p.launch == launch]
         if sum(-(-p.bytes // 16) * 16 for p in inside) <= mapped.machine.shared_bytes:

@@ -1,4 +1,5 @@
-"""A nest over a tile in the lanes of a warp: by the matrix unit where it can, else each lane for itself."""
+"""The code of a nest over a tile in the lanes of a warp: by the matrix unit if possible, else lane by
+lane."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class TileCode:
             self._cell_by_cell()
 
     def _multiplied(self) -> bool:
-        """One call of the matrix unit, if the sums are a tile in registers and the rest has its form."""
+        """Emit a call of the matrix unit and return true, if the sums are a tile in registers and the factors
+        have the right form."""
         e = self.emitter
         factors = unit_factors(e.mapped, e.placed, self.nest)
         if factors is None:
@@ -35,7 +37,7 @@ class TileCode:
         return True
 
     def _side(self, factor: Factor) -> str:
-        """Array, number of the tile's first element, distance of its rows."""
+        """C arguments for a factor: array, number of the tile's first element, distance of its rows."""
         array = c_name(self.emitter.place_of(factor.access).buffer.name)
         return f"{array}, {c_index(self.point.fold(factor.first))}, {factor.stride}"
 

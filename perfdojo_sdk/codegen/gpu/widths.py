@@ -1,4 +1,4 @@
-"""Widths of a kernel's iterators: 32 bits where these do, which GPUs add and multiply faster than 64."""
+"""Widths of a kernel's iterators: 32 bits if these are enough, since GPUs compute with them faster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 
 MOST = 2**31 - 1
-"""The largest number of 32 bits with a sign, and the most blocks of a launch."""
+"""The largest signed number of 32 bits, which is also the most blocks of a launch."""
 
 
 def check_blocks(program: Program, mapped: ProgramMap) -> None:
@@ -28,9 +28,10 @@ def check_blocks(program: Program, mapped: ProgramMap) -> None:
 
 
 def fit_32_bits(mapped: ProgramMap, placed: Mapping[str, Placed]) -> bool:
-    """True if no number that iterators take part in leaves 32 bits, on the way to its value neither.
+    """True if all numbers that are computed from iterators, with all intermediate results, fit into 32 bits.
 
-    Dividends, products and sums of subscripts, conditions and values; counters one step behind a loop's end.
+    These are dividends, products and sums of subscripts, conditions and values, and counters one step behind
+    a loop's end.
     """
     return all(number <= MOST for number in _numbers(mapped, placed))
 

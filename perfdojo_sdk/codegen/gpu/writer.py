@@ -1,6 +1,6 @@
-"""Lines of one kernel for a grid: cells where their buffers were placed, blocks, iterators, statements.
+"""Lines of one kernel for a grid: cells in the places of their buffers, blocks, iterators, statements.
 
-What the parts of the emitter share; :mod:`.emitter` decides who runs which line.
+The parts of the emitter share this; :mod:`.emitter` decides which unit runs which line.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from perfdojo_sdk.core.program import Statement
 
 
 class GpuWriter(HostPart):
-    """The words of which kernels are written."""
+    """Writes the lines of a kernel."""
 
     placed: Mapping[str, Placed]
     copies: frozenset[str]
     """Ids of statements that are asynchronous copies."""
     loaded: Mapping[Access, str]
-    """Accesses that stand in variables at the moment."""
+    """Accesses whose values are in variables at the moment."""
     nest: TileNest | None
     """The nest over a tile that is being written."""
 

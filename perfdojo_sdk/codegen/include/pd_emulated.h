@@ -1,8 +1,8 @@
-/* The words of pd_gpu.h on any processor: the same kernels, run block by block, and watched.
+/* The macros and functions of pd_gpu.h for any processor: the same kernels, run block by block, and checked.
  *
  * Each thread of a block is a fiber that runs until it waits at a barrier or in a shuffle. With PD_CHECKED
- * every access to shared memory, to outputs and to temporaries is looked at: it must stay inside its array,
- * read what was written, and be ordered by a barrier after what another thread did to the cell. Blocks of
+ * every access to shared memory, to outputs and to temporaries is checked: it must stay inside its array,
+ * read only written cells, and a barrier must order it after accesses of other threads to the cell. Blocks of
  * one launch are never ordered. In the second call of a process a few blocks are in flight at once, and their
  * threads take turns. A fault ends the call with a status (the enum below) and a line on stderr.
  */
@@ -49,7 +49,7 @@ enum State { READY, AT_BLOCK, AT_WARP, DONE };
 
 struct Block;
 
-/* Nothing is copied before its thread waits: whoever reads earlier finds what was there. */
+/* A copy happens only when its thread waits for it: an earlier read sees the old value. */
 struct Copy {
     void (*finish)(const Copy &);
     char to[64], from[64]; /* the arrays, as the kernel knows them */
@@ -183,9 +183,8 @@ __attribute__((noinline, unused)) static void wait(State state, int site, bool o
     to_scheduler(fiber);
 }
 
-/* In the second call of a process, watched threads take turns at each access, and those of a few blocks do
- * together: what is meant for one thread or one block, and kept where all of them write, nobody else would
- * notice. */
+/* In the second call of a process, watched threads take turns at each access, and a few blocks run at once. Only
+ * this shows that threads or blocks share a cell of which each should have its own. */
 static inline bool by_turns() { return calls == 2; }
 
 __attribute__((unused)) static inline void give_turn()
@@ -236,7 +235,7 @@ static inline void copies_done()
 template <class T, int64_t CELLS> static inline T *pointer_to(T (&array)[CELLS]) { return array; }
 template <class A> static inline const A &pointer_to(const A &array) { return array; }
 
-/* Lets go who has arrived; whether there was anybody. */
+/* Releases the threads that have arrived at the barrier; true if there were any. */
 static bool release(Block &block, int threads)
 {
     Fiber *const fibers = block.fibers;
@@ -271,7 +270,7 @@ static void give_back_stacks(Block &block)
     block.room = block.ready = 0;
 }
 
-/* For no more threads than a launch has had: a process may hold many kernels. */
+/* Allocates stacks for as many threads as a launch has had, and no more: a process may hold many kernels. */
 static bool has_stacks(Block &block, int threads)
 {
     if (block.room >= threads)
@@ -314,7 +313,7 @@ static void run_threads(Block &block, int threads)
 {
     int done = 0, ready = 0;
     for (int k = 0; k < threads; k++) {
-        /* Odd blocks run their threads backwards, so that no order is taken for granted. */
+        /* Odd blocks run their threads backwards, so that kernels cannot rely on an order. */
         Fiber *const fiber = block.fibers + (block.serial & 1 ? threads - 1 - k : k);
         if (fiber->state == READY && !(by_turns() && draw() % 4 == 0)) {
             me = fiber;
@@ -395,7 +394,7 @@ struct Mark {
         warp_epoch = block.warp_epoch[thread / PD_WARP];
     }
 
-    /* Whether that was before what happens now, by a barrier or a launch between; each block has shared
+    /* True if a barrier or a launch orders that access before the current one; each block has shared
      * memory of its own. */
     bool ordered(bool shared) const
     {
@@ -472,7 +471,7 @@ template <class T, int64_t CELLS> struct Shared {
     Shadow shadow[CELLS];
 };
 
-/* One cell: reading and writing it are looked at. */
+/* One cell: reads and writes are checked. */
 template <class T> struct Cell {
     T *value;
     Shadow *shadow;
@@ -485,7 +484,7 @@ template <class T> struct Cell {
         shadow->on_read(name, shared);
         return *value;
     }
-    /* What is stored is read after the turn of others, who may have changed it if it is not this thread's own. */
+    /* The given cell is read after the turn of other threads, which may have changed it if it is not private. */
     const Cell &operator=(const T &given) const
     {
         give_turn();

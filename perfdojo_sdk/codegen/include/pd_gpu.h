@@ -1,33 +1,33 @@
-/* The words that generated kernels for blocks and warps are made of, and what follows from them.
+/* The macros and functions in generated kernels for blocks and warps, and functions that are built on them.
  *
- * A dialect's pd_runtime.h, included first, says what these are:
+ * A dialect's pd_runtime.h, included first, defines these:
  *
  *   PD_KERNEL(name, threads)(...)     the head of a kernel whose blocks have so many threads
  *   PD_INPUT(type, cells, name)       a parameter: an array that is only read
  *   PD_ARRAY(type, cells, name)       a parameter: an array that is written, or read only in this launch
- *   PD_EXCHANGED(type, cells, name)   a parameter: an array that is written and read; threads may leave values to
- *                                     each other there, so what was read before a barrier is no news behind it
+ *   PD_EXCHANGED(type, cells, name)   a parameter: an array that is written and read; threads may exchange values
+ *                                     through it, so a value from before a barrier must be read again after it
  *   PD_SHARED(type, cells, name);     an array that the threads of a block share, at a multiple of 16 bytes
  *   PD_LAUNCH(kernel, blocks, threads, ...)   in the host's function, which returns non-zero on failure
  *   PD_HOST                           the head of the host's functions; undefined where there is no host part
  *   PD_BEGIN_CALL(), PD_END_CALL()    around the launches of one call; the end's value is the call's status
  *   PD_WARP                           lanes of a warp
- *   PD_UNROLL                         asks for the loop that follows to be written out
+ *   PD_UNROLL                         unrolls the loop that follows
  *   pd_block, pd_thread, pd_lane, pd_warp     numbers: of the block, in the block, in the warp, of the warp
- *   pd_sync_block(), pd_sync_warp()   everybody arrives, and sees what all wrote
+ *   pd_sync_block(), pd_sync_warp()   barriers: all threads arrive, then see each other's writes
  *   pd_shuffle_xor(value, distance)   the value of lane pd_lane ^ distance
  *   pd_f32x4, pd_load4, pd_store4     four floats at a multiple of 16 bytes
- *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; done for all of a block behind
- *   pd_copies_done()                  this, which waits for the thread's own copies, and a barrier; only where a
- *                                     location of the target asks for such copies. pd_copy_async4: four floats
- *   pd_store4_bf16, pd_store4_tf32    the same of four pd_bf16, at a multiple of 8 bytes, or of four pd_tf32
- *   PD_TILE_OWN, pd_tile              cells of a tile of 16 by 16 that one lane has, and their type; only where
- *                                     the warp has a matrix unit, as all words below
+ *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; pd_copy_async4: four floats
+ *   pd_copies_done()                  waits for the thread's own copies; with a barrier after it, all copies of the
+ *                                     block are done. Only if a location of the target uses such copies
+ *   pd_store4_bf16, pd_store4_tf32    like pd_store4, of four pd_bf16 at a multiple of 8 bytes, or of four pd_tf32
+ *   PD_TILE_OWN, pd_tile              number of cells of a tile of 16 by 16 that one lane has, and their type; this and
+ *                                     all below only if the warp has a matrix unit
  *   pd_tile_cell(tile, own)           one of them
- *   pd_tile_row(own), pd_tile_column(own)     where it stands in the tile
+ *   pd_tile_row(own), pd_tile_column(own)     its row and column in the tile
  *   pd_tile_multiply(tile, a, at, stride, b, at, stride, steps)
  *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements;
- *                                     only where it multiplies f32
+ *                                     only if the unit multiplies f32
  *   pd_tile_multiply_bf16             the same of bf16, whose rows start at multiples of 8 bytes; in f32 it adds
  *   pd_tile_multiply_tf32             the same of tf32; in f32 it adds
  *   PD_INF, PD_INLINE                 as in C
@@ -74,7 +74,7 @@ PD_ACROSS_INTEGERS(u8, uint8_t, unsigned)
 PD_ACROSS(bool, uint8_t, int, max, pd_max_bool(value, other))
 PD_ACROSS(bool, uint8_t, int, min, pd_min_bool(value, other))
 
-/* What an idle lane brings along. */
+/* The value that an idle lane contributes. */
 #define PD_IDENTITIES(T, C, LEAST, MOST) \
     PD_INLINE C pd_identity_add_##T() { return 0; } \
     PD_INLINE C pd_identity_mul_##T() { return 1; } \

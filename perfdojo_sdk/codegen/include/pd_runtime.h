@@ -1,4 +1,4 @@
-/* What an emitted kernel needs from its surroundings: a workspace and threads.
+/* The runtime of emitted kernels: a workspace and threads.
  *
  * Everything with state is a weak, hidden definition: however many kernels are linked into one
  * shared object, they share one pool of threads, and no other object sees it.
@@ -17,13 +17,13 @@
 #define PD_INF __builtin_inff()
 #define PD_ALIGNED __attribute__((aligned(64)))
 #define PD_SHARED __attribute__((weak, visibility("hidden")))
-/* Before a loop that is not to be written out. */
+/* Before a loop that must not be unrolled. */
 #ifdef __clang__
 #define PD_KEEP_LOOP _Pragma("clang loop unroll(disable)")
 #else
 #define PD_KEEP_LOOP _Pragma("GCC unroll 1")
 #endif
-/* Before a function: its loops may become vectors although flags forbid that, as there is nothing to prove. */
+/* Before a function: its loops may be vectorised although flags forbid that, since they carry nothing but sums. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define PD_VECTOR_LOOPS __attribute__((optimize("tree-loop-vectorize")))
 #else
@@ -31,15 +31,15 @@
 #endif
 #define PD_INLINE static inline __attribute__((always_inline, unused))
 
-/* -- workspace: what all threads share, then one slot for each thread ------------------------- */
+/* -- workspace: memory that all threads share, then one slot for each thread ------------------- */
 
 PD_INLINE size_t pd_workspace_bytes(size_t shared, size_t slot, int threads)
 {
     return 63 + shared + slot * (size_t)(threads > 1 ? threads : 1);
 }
 
-/* Aligns the workspace, which may start anywhere. Returns for how many threads it has slots; 0: it is smaller
- * than pd_workspace_bytes says. */
+/* Aligns the workspace, which may start anywhere. Returns the number of threads for which it has slots; 0 if it is
+ * smaller than pd_workspace_bytes says. */
 PD_INLINE int pd_enter(void *workspace, size_t bytes, size_t shared, size_t slot, int threads, char **base)
 {
     if (!workspace || bytes < pd_workspace_bytes(shared, slot, threads))
@@ -53,9 +53,9 @@ PD_INLINE int pd_enter(void *workspace, size_t bytes, size_t shared, size_t slot
 /* Kernels refuse more: MAX_THREADS of core/interface.py. */
 enum { PD_MAX_THREADS = 1024 };
 
-/* How long a thread looks out for work, or for the last of the others, before it sleeps. To wake one that
- * sleeps takes tens of microseconds, more than a small kernel; those that are called one after the other find
- * the workers awake. Other threads that want the processor get it meanwhile. */
+/* How long a thread polls for work, or for the end of the others' work, before it sleeps. To wake a sleeping
+ * thread takes tens of microseconds, more than a small kernel; kernels that are called one after the other find
+ * the workers awake. Polling threads yield the processor to others. */
 enum { PD_PATIENCE_NS = 1000000 };
 
 /* Runs iterations [begin, end); `thread` numbers the slot of the workspace to use. */
@@ -64,18 +64,18 @@ typedef void (*pd_body)(void *context, int64_t begin, int64_t end, int thread);
 /* A worker's letter box, in a cache line of its own. */
 struct pd_worker {
     pthread_t thread;
-    unsigned order;             /* counts what it was asked for */
+    unsigned order;             /* counts its orders */
     int asleep;
 } __attribute__((aligned(64)));
 
 struct pd_pool {
     pthread_mutex_t busy;       /* held by the caller whose loop the pool runs: only that one gives orders */
-    pthread_mutex_t lock;       /* held to fall asleep and to wake; whoever is awake needs no lock */
+    pthread_mutex_t lock;       /* held to fall asleep and to wake; threads that are awake need no lock */
     pthread_cond_t wake, done;
     int workers;                /* worker[1] .. worker[workers] exist */
     pid_t owner;                /* the process that they belong to */
     int stop;
-    /* What the loop is: written before the orders go out, and kept until all have been carried out. */
+    /* The loop: written before the orders are given, and kept until all have been carried out. */
     pd_body body;
     void *context;
     int64_t size;
@@ -109,8 +109,8 @@ PD_INLINE int64_t pd_now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Waits, but not for long, until `*value` is `one`, or is no longer `one`. Lets others run meanwhile,
- * who may be those it waits for. */
+/* Polls for a short time until `*value` is `one`, or is no longer `one`. Yields to other threads meanwhile,
+ * which may be those that it waits for. */
 PD_INLINE void pd_look_out(const unsigned *value, unsigned one, int is)
 {
     const int64_t end = pd_now_ns() + PD_PATIENCE_NS;
@@ -130,8 +130,9 @@ PD_INLINE void pd_run_block(pd_body body, void *context, int64_t size, int threa
     body(context, size * thread / threads, size * (thread + 1) / threads, thread);
 }
 
-/* Who falls asleep says so and then looks again; who has news tells them and then looks for sleepers. With
- * these four in one order for all threads (SEQ_CST), no news meets a sleeper that nobody wakes. */
+/* A thread that falls asleep announces it and then checks for orders again; a thread that gives an order stores it and
+ * then checks for sleepers. All threads see these four steps in one order (SEQ_CST), so no order is missed by a
+ * sleeper that nobody wakes. */
 PD_SHARED void *pd_work(void *argument)
 {
     const int self = (int)(intptr_t)argument;

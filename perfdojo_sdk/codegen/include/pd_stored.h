@@ -1,8 +1,8 @@
 /* Floats with fewer digits than a float: stored and converted, never computed with.
  *
- * bfloat16 is the upper half of a float; tf32 takes a float's room and has zeros in its last 13 bits.
+ * bfloat16 is the upper half of a float; tf32 takes as many bytes as a float and has zeros in its last 13 bits.
  * Before inclusion: PD_INLINE and the fixed-width integers. A dialect whose hardware converts defines
- * PD_BF16_BITS(x) and PD_TF32_BITS(x), the bits of what is nearest to a float, ties to even.
+ * PD_BF16_BITS(x) and PD_TF32_BITS(x), the bits of the number nearest to a float, ties to even.
  */
 #ifndef PD_STORED_H
 #define PD_STORED_H

@@ -1,4 +1,4 @@
-/* Conversions to integers, and what the table of operations does not say of doubles.
+/* Conversions to integers, and functions of doubles that the table of operations does not have.
  *
  * From float to integer a conversion saturates, and NaN gives 0.
  */
@@ -10,8 +10,8 @@
 #include <math.h>
 #include "pd_operations.h"
 
-/* T: the type's name in the language; C: its C type. MOST may not be a double: the conversion compares with what
- * it is rounded to, which is above it. */
+/* T: the type's name in the language; C: its C type. MOST may not be representable as a double: then it is rounded up,
+ * and the conversion compares with the rounded value. */
 #define PD_FROM_FLOATS(T, C, LEAST, MOST) \
     PD_INLINE C pd_##T##_from_f64(double x) \
     { \

@@ -1,4 +1,4 @@
-/* Vector functions that every instruction set gets for nothing. Included at the end of the header
+/* Vector functions that are the same for every instruction set. Included at the end of the header
  * of an instruction set, which must have defined:
  *
  *   pd_f32v, PD_LANES_F32       a vector type with the operators + - * / and [lane]; its lanes
@@ -6,7 +6,7 @@
  *   pd_load_f32v(p)             from any address; pd_store_f32v(p, v) likewise
  *   pd_load_first_f32v(p, n)    the first n lanes, 0 in the others; touches no other memory
  *   pd_store_first_f32v(p, n, v)
- *   pd_stream_f32v(p, v)        a store that bypasses the caches where it can
+ *   pd_stream_f32v(p, v)        a store that bypasses the caches if possible
  *   pd_stream_fence()           orders streaming stores before everything that follows
  *   pd_select_first_f32v(n, a, b)     lanes below n from a, the others from b
  *   pd_swap_f32v(v, distance)   lane i takes lane i ^ distance; distance is a power of two
@@ -17,7 +17,7 @@
  *
  * It may define PD_EXP_QUICK_LIMIT with
  *
- *   pd_within_f32v(limit, v)    whether every lane of v is at most that in size, and none NaN
+ *   pd_within_f32v(limit, v)    true if no lane of v is NaN or larger than the limit in magnitude
  *   pd_exp_quick_f32v(v)        exp of such vectors
  *
  * or PD_EXP_OWN and pd_exp_f32v(v) for all vectors.
@@ -25,9 +25,9 @@
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
 
-/* Asks for the cache line at p, which need not exist. */
+/* Prefetches the cache line at p, which need not exist. */
 #define pd_prefetch(p) __builtin_prefetch(p)
-/* The same into the second cache: for what is wanted later, or where the first is kept busy. */
+/* The same into the second cache: for data that is needed later, or if the first cache is busy. */
 #define pd_prefetch_ahead(p) __builtin_prefetch(p, 0, 2)
 /* The same for a line that will be written: no other core keeps a copy of it. */
 #define pd_prefetch_write(p) __builtin_prefetch(p, 1)
@@ -61,8 +61,8 @@ PD_INLINE pd_f32v pd_select_f32v(pd_maskv where, pd_f32v a, pd_f32v b)
     return (pd_f32v)((where & (pd_maskv)a) | (~where & (pd_maskv)b));
 }
 
-/* Neighbours in `from` become rows of `to`: to[r * to_step + c] = from[c * from_step + r], for up to as many
- * rows and columns as a vector has lanes. Halves of the square change places, then halves of these. */
+/* Transposes a block: to[r * to_step + c] = from[c * from_step + r], for at most as many
+ * rows and columns as a vector has lanes. Halves of the square are swapped, then halves of these. */
 PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to, int64_t to_step, int rows,
                                  int columns)
 {

@@ -28,7 +28,7 @@ from perfdojo_sdk.core.transformations import (
     storage,
 )
 
-#: In the order in which moves are listed, on which recorded experiments rest: a new family comes last.
+#: The families in the order in which moves are listed. Recorded experiments depend on it: add a new one last.
 FAMILIES = (
     scopes,
     fusing,

@@ -50,7 +50,7 @@ class Collapse(Facts):
     def iterators(self) -> tuple[AffineExpr, AffineExpr]:
         """The two old iterators as forms of the new one."""
         one, size = AffineExpr.level(self.site.level), self.inner.size
-        # A scope of one iteration is no part of the pair; where cells are named, a quotient would be refused.
+        # With a scope of one iteration no quotient is needed, which locations with named cells would refuse.
         if self.site.scope.size == 1:
             return AffineExpr(), one
         if size == 1:
@@ -74,7 +74,7 @@ def _size_bounded(facts: Collapse) -> Refusal | None:
 
 
 def _stays_inside(facts: Collapse) -> Refusal | None:
-    """A condition that bounds a subscript by an iterator need not do so by quotients."""
+    """Refuse if a condition that bounds a subscript by an iterator does not bound it by the quotients."""
     scope, access = facts.site.scope, reaching_outside(facts.site, facts.whole)
     return Refusal.of(scope.id, scope.head, access=access) if access else None
 

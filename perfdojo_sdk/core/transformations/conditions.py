@@ -37,7 +37,7 @@ from perfdojo_sdk.core.transformations.scopes import (
 
 @frozen
 class GuardedDivision(Division):
-    """A division that leaves a rest, and the nest in which a condition leaves out what is beyond the size."""
+    """A division with a remainder, and the nest in which a condition excludes iterations beyond the size."""
 
     @lazy
     def nest(self) -> Scope:
@@ -66,7 +66,7 @@ def _stays_inside(facts: GuardedDivision) -> Refusal | None:
 
 
 def _dividends_stay(facts: GuardedDivision) -> Refusal | None:
-    """A condition does not excuse a negative dividend: it is worked out all the same."""
+    """Refuse negative dividends, even under a condition: the language allows none in the whole range."""
     site = facts.site
     for leaf in facts.nest.leaves:
         for form in negative_dividends(leaf.statement, (*site.outer_sizes, *leaf.sizes)):

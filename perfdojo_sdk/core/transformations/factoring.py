@@ -1,4 +1,4 @@
-"""A factor that all terms of a sum share taken out of it: a*c + b*c = (a + b)*c, which rounding breaks."""
+"""A move that takes a common factor out of a sum: a*c + b*c = (a + b)*c, a law that rounding breaks."""
 
 from __future__ import annotations
 

@@ -52,9 +52,9 @@ class Scheme:
     data: tuple[tuple[int, ...], ...]
     """For each product: a coefficient for each of m + r - 1 neighbours."""
     taps: tuple[tuple[int, ...], ...]
-    """For each product: a coefficient for each tap,"""
+    """For each product: a coefficient for each tap."""
     divisors: tuple[int, ...]
-    """and what their sum is divided by."""
+    """For each product: the divisor of the sum of its taps."""
     outputs: tuple[tuple[int, ...], ...]
     """For each output: a coefficient for each product."""
 
@@ -124,7 +124,7 @@ class Filter(Facts):
 
     @property
     def data_first(self) -> bool:
-        """True if it is the first factor that moves with the outputs."""
+        """True if the first factor is the data, whose subscripts depend on the output."""
         return self.level in self.factors[0].access.levels
 
     @property

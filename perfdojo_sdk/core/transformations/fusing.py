@@ -33,7 +33,7 @@ class Followed(Facts):
 
     @staticmethod
     def of(site: Site) -> Followed | None:
-        """None: the next sibling is no scope, or there is none."""
+        """The scope at a site and the one after it; None if no scope follows."""
         siblings, k = site.siblings, site.path[-1] + 1
         after = siblings[k] if k < len(siblings) else None
         return Followed(site, after) if isinstance(after, Scope) else None

@@ -1,4 +1,4 @@
-"""A value computed again where it is read, instead of being kept; and what nothing reads any more removed."""
+"""Moves that compute a value again where it is read, and that remove a buffer which nothing reads."""
 
 from __future__ import annotations
 

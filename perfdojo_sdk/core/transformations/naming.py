@@ -1,4 +1,4 @@
-"""A part of a value computed before it is used, and kept in a buffer under a name of its own."""
+"""Moves that compute a part of a value beforehand and keep it in a new buffer."""
 
 from __future__ import annotations
 
@@ -324,7 +324,7 @@ class StageSliding(StageExpression):
             strict=True,
         )
     )
-    """All but one: a lockstep scope holds no loops whose iterators could slide."""
+    """All requirements but one: a lockstep scope holds no loops whose iterators could slide."""
 
 
 MOVES = (StageExpression(), StageSliding())

@@ -1,4 +1,4 @@
-"""Longer rows of a buffer, whose added cells nothing uses."""
+"""A move that makes rows of a buffer longer; nothing uses the added cells."""
 
 from __future__ import annotations
 

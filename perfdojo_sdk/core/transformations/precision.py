@@ -1,8 +1,8 @@
 """A temporary in a shorter float dtype: the one place where a game may give up digits.
 
 Values are rounded where they are written into the buffer, and converted back where they are read, so
-all arithmetic stays as it was. What that costs is a law of the move, with the unit roundoff in it, which
-every record and manifest of the game repeats.
+all arithmetic stays as it was. The loss is declared as a law of the move, with the unit roundoff in it;
+every record and manifest of the game repeats it.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _rounded_in(node: Node, arrays: frozenset[str], dtype: str) -> Node:
 
 
 def _rounded(value: Expression, dtype: str) -> Expression:
-    """The value in the shorter dtype; what only came from there needs no rounding again."""
+    """The value in the shorter dtype; a value that was converted from it is not rounded again."""
     if isinstance(value, Literal):
         return Literal(value.value, dtype)
     if isinstance(value, Cast) and value.argument.dtype == dtype:

@@ -1,4 +1,4 @@
-"""A division by what is the same in all iterations, done once: the reciprocal staged, and multiplied by."""
+"""A move that computes the reciprocal of a divisor once and multiplies by it in all iterations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _divisors(value: Expression, array: str) -> Iterator[Access]:
 
 
 def _unless_tiny(divisor: Read, quotient: Expression, product: Expression) -> Operation:
-    """The product with the reciprocal, but the quotient where the reciprocal may overflow."""
+    """The product with the reciprocal, or the quotient where the reciprocal may overflow."""
     tiny = Literal(smallest_normal(divisor.dtype), divisor.dtype)
     size = Operation("abs", (divisor,), divisor.dtype)
     return Operation("select", (Operation("lt", (size, tiny), "bool"), quotient, product), divisor.dtype)

@@ -1,7 +1,7 @@
 """Rotate a loop: the end of one iteration and the beginning of the next one become one iteration.
 
 ``n`` times A and then B is the same as A once, ``n - 1`` times B and then A, and B once: every
-instance runs when it ran before. What it is good for comes with other moves: where B writes what A
+instance runs in the same order as before. It gains time only with other moves: if B writes what A
 computed, the A of the next iteration can be fused with it, so that the processor computes while
 the stores drain (software pipelining with one stage in flight).
 """

@@ -265,8 +265,8 @@ class Parting(Facts):
 
     @lazy
     def start(self) -> int | Occurrence:
-        """The number of scopes in whose same iteration each part reads what it wrote itself; or the first
-        read for which that is unknown."""
+        """The number of outer scopes of which each part reads, in one iteration, only what it wrote itself in
+        that iteration; or the first read for which that is unknown."""
         occurrences = self.site.program.occurrences[self.site.storage.name]
         start = common_depth([o.path for o in occurrences] or [()])
         for part in (self.mine, self.others):

@@ -1,9 +1,9 @@
 """The expert for processors with vectors and caches, driven by the target file's figures.
 
-Two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
-registers and b is packed a panel at a time. Everything else is bound by memory: rows are fused
+It has two plans. A *contraction* (c += a*b) is tiled for registers: the accumulators fill the vector
+registers and b is packed a panel at a time. All other kernels are bound by memory: rows are fused
 until each is read once, reductions get one partial result for each lane of a few independent
-vectors, and memory is asked for what comes next.
+vectors, and data is prefetched.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from perfdojo_sdk.hookspecs.types import Target
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
-    """One game for each of the few ways between which only a measurement decides."""
+    """One game for each of a few plans, of which only a measurement can find the fastest."""
     plays = [*play_contractions(root, rules, target), *play_filters(root, rules, target)]
     plays = plays or play_rows(root, rules, target)
     for play in plays:

@@ -39,22 +39,22 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract, fuse
 from perfdojo_sdk.search.play import Play
 
-#: What moving one number to or from a strided place costs, in multiply-adds of vectors.
+#: Cost of moving one number to or from a strided place, in multiply-adds of vectors.
 SCATTER = 2.0
 
-#: A plan that costs so much more than the best one may still be the faster one.
+#: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
 
-#: A panel is packed when at least so many tiles of rows read it.
+#: Least number of tiles of rows that must read a panel to make packing it worthwhile.
 WORTH_PACKING = 4
 
-#: Part of the second cache that the rows of a panel may fill which lie apart: they find fewer sets.
+#: Fraction of the second-level cache, as a divisor, for a panel whose rows lie apart: they share fewer sets.
 LOOSE = 8
 
-#: Bytes after which the sets of a first cache come again, as a rule.
+#: Bytes after which addresses fall into the same sets of a typical first-level cache.
 PAGE = 4096
 
-#: Places in a page where rows begin, from which on a panel finds room for them in a cache.
+#: Least number of different offsets in a page at which rows begin, for a panel to have room in a cache.
 PLACES = 16
 
 
@@ -105,11 +105,11 @@ class Plan:
     columns: tuple[Access, ...]
     """Operand b of each product."""
     must_pack: bool
-    """The lanes are no neighbours in b."""
+    """True if the lanes are no neighbours in b."""
     may_stay: bool
-    """The rows of b may be read where they lie: they do not all begin in a few sets of a cache."""
+    """True if the rows of b may be read in place: they do not all begin in a few sets of a cache."""
     scattered: bool
-    """The lanes are no neighbours in the output."""
+    """True if the lanes are no neighbours in the output."""
     steps: int
     """Steps of the reduction."""
     tiling: Tiling
@@ -304,7 +304,7 @@ def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) ->
         play.trace = start.trace
         try:
             packs = play_contraction(play, nest, plan, target, in_place)
-        except MoveError:  # such as for an operand that is read in several forms
+        except MoveError:  # for example, an operand is read in several forms
             break
         plays.append(play)
         if not packs or not plan.may_stay:
@@ -313,7 +313,8 @@ def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) ->
 
 
 def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
-    """Registers hold the tiles, lanes the vectors; threads share what takes longer than starting them."""
+    """Map tiles to registers and vectors to lanes; use threads for work that takes longer than starting
+    them."""
     for buffer in temporaries(play.program):
         play.may("remove_dead", buffer.name)
     wishes = dict(open_panel_windows(play, target, windows))

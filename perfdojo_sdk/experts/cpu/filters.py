@@ -70,13 +70,14 @@ def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
         game = _Game(whole[0], found, target)
         game.play()
         game.map()
-    except MoveError:  # such as for a target without a location that it needs
+    except MoveError:  # for example, the target lacks a location
         return []
     return [game.moves]
 
 
 def _find(program: Program, nest: Nest, target: Target) -> _Filter | None:
-    """Two loops whose sum says which row of the data is read, and a plan that makes nothing of them."""
+    """The filter in a contraction: two loops whose sum selects the row of the data, and which the plan uses
+    neither for rows nor for lanes."""
     if len(nest.products) != 1 or [type(node) for node in nest.body] != [Statement, Scope]:
         return None
     product, depth, total = nest.products[0], len(nest.loops), nest.body[1]
@@ -121,7 +122,7 @@ class _Game:
         move_inward(play, pair, depth - 1 - found.outputs)
         [self.sums] = play.must("minimal_filter", pair, taps=loops[found.tap]).buffers
         self._name_sums(loops[0])
-        # The loop over the taps is gone, whichever of the reduction's loops it was.
+        # The loop over the taps, which may be any of the reduction's loops, is gone.
         self._separate(loops[0], next(loop for loop in loops[depth:] if loop != loops[found.tap]))
         self._lay_out()
         for start in self._starts:
@@ -150,7 +151,7 @@ class _Game:
     def _statements(self, role: str) -> list[Statement]:
         def of(statement: Statement) -> str:
             if statement.target.array != self.sums:
-                # What else reads the sums is a copy of theirs into accumulators.
+                # Any other statement that reads the sums copies them into accumulators.
                 made_of_sums = any(r.array == self.sums for r in statement.reads)
                 return "output" if made_of_sums and statement.target.array == self.array else ""
             return "product" if statement.accumulate else "start"
@@ -190,7 +191,7 @@ class _Game:
         return node
 
     def _separate(self, outermost: str, reduction: str) -> None:
-        """A nest of its own for each sum, with its start, and for each output."""
+        """Make a separate nest for each sum, with its start, and for each output."""
         play, products = self.moves, [p.id for p in self._products]
         starts, outputs = [s.id for s in self._starts], [o.id for o in self._outputs]
         for product in reversed(products[1:]):
@@ -202,9 +203,10 @@ class _Game:
             separate(play, piece, outermost)
 
     def _lay_out(self) -> None:
-        """Lanes are neighbours in the results and in what the taps became, rows in what the data became.
+        """Lay out buffers so that lanes are neighbours in the results and in the sums of taps, and rows in
+        the sums of data.
 
-        Taps that stand alone are copied, to lie like the others.
+        Single taps are copied, to have the same layout as the sums.
         """
         play, plan = self.moves, self.found.plan
         for identifier in [p.id for p in self._products]:
@@ -218,7 +220,8 @@ class _Game:
                 self._bring_last(read, plan.lane if plan.lane in read.levels else plan.row)
 
     def _bring_last(self, access: Access, level: int) -> None:
-        """Let the dimension of ``access`` that uses ``level`` be the last one, and filled like that."""
+        """Make the dimension of ``access`` that uses ``level`` the last one, and fill the buffer in that
+        order."""
         play, buffer = self.moves, self.moves.program.buffer_of[access.array]
         at = next(k for k, s in enumerate(access.subscripts) if level in s.levels)
         for dim in range(at, len(access.subscripts) - 1):
@@ -257,7 +260,7 @@ class _Game:
             arrange(play, [nest[level] for level in play_order])
 
     def _order(self) -> None:
-        """Copies of taps to the front; each start of outputs right before its sums."""
+        """Move copies of taps to the front, and each start of outputs right before its sums."""
         play = self.moves
         nests = play.program.body
         data = next(n.id for n in nests if n.leaves[0].statement.reads and not self._is_of_taps(n))

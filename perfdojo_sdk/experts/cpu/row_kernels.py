@@ -1,16 +1,16 @@
-"""Kernels that memory bounds: each value is moved once, and used while it is warm.
+"""Kernels that are bound by memory: each value is loaded once, and used while it is in a cache.
 
 1. The loops that all statements of a row share become the outermost ones, and are fused.
 2. A division by a row's value becomes a multiplication.
 3. Rows are cut into blocks of vectors, single vectors and a masked tail; a reduction keeps one
    partial result for each lane of a block.
 4. Loops over the same part of a row are brought together.
-5. Memory is asked for what comes next, and for the lines that will be written.
-6. Rows are shared out among threads; where there are few of them, parts of rows are.
-7. Stores past the caches take longer to drain than to make. The loop that makes a row's goes along with one
+5. Data that comes next is prefetched, and so are the lines that will be written.
+6. Threads share the rows or, if there are few rows, parts of them.
+7. Stores past the caches take time to drain. So the loop that makes them for one row is joined with a loop
    that computes the next row.
 
-Where figures cannot tell which of two ways is faster, both are played, and the builder measures.
+If figures cannot tell which of two plans is faster, both are played, and the builder measures.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ CHAINS = 4
 #: Seconds that handing work to threads which are awake, and waiting for the last one, costs with margin.
 THREADS_COST = 3e-6
 
-#: Rows that go side by side through what they share.
+#: Rows that are processed together, since they share data.
 ABREAST = 4
 
-#: Most rows of which one thread goes through in one go, each beside the next.
+#: Most rows that one thread processes in one run, each overlapping with the next.
 RUN = 128
 
-#: Rows that the first cache holds where two of them and what is computed of them stay in it.
+#: The first-level cache must hold so many rows for two of them, with their temporaries, to stay in it.
 IN_STEP_ROWS = 4
 
-#: What does less than this part of the work of the longest loop is left as it is.
+#: Loops with less than this part of the longest loop's work (as a divisor) are left unchanged.
 MINOR = 64
 
-#: Vectors with idle lanes cost as much as full ones; from this share of wasted work on, rows are cut.
+#: Most waste by vectors with idle lanes, which cost as much as full ones, before rows are cut.
 MOST_WASTE = 1.15
 
 
@@ -74,13 +74,13 @@ class Together(Enum):
 
     NOTHING = 0
     ABREAST = 1
-    """A few rows side by side where they share more than stays near."""
+    """A few rows are processed together, since they share more data than fits in the first-level cache."""
     IN_STEP = 2
-    """The end of one row beside the beginning of the next: there is work to do while the stores drain."""
+    """The end of one row overlaps with the beginning of the next, for work to do while the stores drain."""
 
 
 def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
-    """One game for each way that may be the fastest; which one is, depends on more than figures tell."""
+    """One game for each plan that may be the fastest; figures alone cannot tell which one is."""
     plays: list[Play] = []
     ways = product(worth_threads(root, target), memory_ways(root, target), Together)
     for threads, windows, together in ways:
@@ -94,7 +94,8 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 
 
 def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
-    """Use of threads: no where moving the data costs less than starting them, both where near it."""
+    """The uses of threads to try: none if moving the data takes less time than starting them, both if it
+    takes about as much."""
     capabilities, data = target.capabilities, data_bytes(root)
     speeds = [c.read_gbs for c in capabilities.caches.values() if data <= c.bytes]
     if not speeds and capabilities.memory:
@@ -106,7 +107,8 @@ def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
 
 
 def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, together: Together) -> bool:
-    """The plan, with one way to pass by memory and one to bring rows together; no if rows go not in step."""
+    """Play the plan with these windows and this way to process rows together; false if rows cannot go in
+    step."""
     capabilities, in_step = target.capabilities, together is Together.IN_STEP
     first_cache, second_cache = near_caches(target)
     fuse(play, depth=0)
@@ -152,8 +154,9 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
 
 
 def rows_go_on(play: Play) -> bool:
-    """Make one loop of the two innermost where each row begins where the last one ended: vectors need not
-    end with a row then. All loops or none, so that they can still be fused; one loop stays around them.
+    """Make one loop of the two innermost if each row begins where the last one ended, so that vectors need
+    not end with a row. This is done to all loops or none, so that they can still be fused; one loop stays
+    around.
     """
     kept, loops = play.trace, [s for s in play.innermost() if len(play.around(s.id)) > 1]
     for loop in loops:
@@ -175,7 +178,7 @@ def _goes_on(play: Play, outer: Scope, inner: Scope) -> bool:
 
 
 def rows_outermost(play: Play) -> None:
-    """Moves the iterators that name a row to the outside where a statement uses the row's value."""
+    """Move the loops over rows to the outside if a statement uses a value of the row."""
     small = {b.name: len(b.dimensions) for b in temporaries(play.program)}
     for place in [node.id for node in play.program.body if isinstance(node, Scope)]:
         nest, statement = perfect_nest(play, place)
@@ -210,7 +213,7 @@ def row_bytes(play: Play) -> int:
 
 
 def loops_that_matter(play: Play) -> list[str]:
-    """The innermost loops, but for those that do a small part of the work."""
+    """The innermost loops, without those that do a small part of the work."""
     loops = play.innermost()
     work = [len(s.body) * prod(each.size for each in (*play.around(s.id), s)) for s in loops]
     return [s.id for s, done in zip(loops, work, strict=True) if done * MINOR > max(work)]
@@ -272,7 +275,7 @@ def _block(vectors: int) -> int:
 
 
 def gather(play: Play) -> None:
-    """Bring loops of one row together and fuse them, so that a value is used while it is warm."""
+    """Fuse loops of one row, so that a value is used while it is in a cache."""
     tried: set[tuple[str, str]] = set()
     while _gather_once(play, tried):
         pass
@@ -292,8 +295,8 @@ def _gather_once(play: Play, tried: set[tuple[str, str]]) -> bool:
 
 
 def rows_abreast(play: Play, near: int) -> None:
-    """Let a few rows go through their last loop side by side, so that what all rows share is read once for
-    them; where a row and what it shares are more than the ``near`` bytes of the first cache."""
+    """Interleave the last loop of a few rows, so that data that all rows share is read once for
+    them; only if a row and the shared data are more than the ``near`` bytes of the first cache."""
     for row in [node for node in play.program.body if isinstance(node, Scope)]:
         last = row.body[-1]
         if not isinstance(last, Scope) or last is row.body[0] or row.size % ABREAST:

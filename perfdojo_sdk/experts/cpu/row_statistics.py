@@ -1,8 +1,8 @@
-"""Sum and squares of a row that no cache holds, in one pass over it.
+"""The sum and the squares of a row that is larger than the caches, in one pass over it.
 
-The row is cut into blocks that do stay near. Of each block its sum is taken, then the squares of
-the differences from its own mean; what the row's mean changes is made up for afterwards, from one
-number a block. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing
+The row is cut into blocks that fit into a cache. For each block the sum is computed, then the squares of
+the differences from the block's own mean; a correction for the row's mean follows, from one number for
+each block. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing
 sample variances", 1979; here each step is a move.)
 """
 
@@ -23,7 +23,7 @@ _CHEAP = frozenset({"add", "sub", "mul", "neg"})
 
 
 def compute_again(play: Play) -> None:
-    """Computes a value anew where that takes less than to keep it."""
+    """Compute a value again if that takes less time than keeping it."""
     for buffer in temporaries(play.program):
         definitions = [s for s in play.statements() if s.target.array == buffer.name]
         if len(definitions) != 1 or definitions[0].accumulate or not _cheap(play, definitions[0]):
@@ -32,7 +32,7 @@ def compute_again(play: Play) -> None:
 
 
 def _cheap(play: Play, definition: Statement) -> bool:
-    """An input element and little arithmetic."""
+    """True if the definition takes one input element and little arithmetic."""
     elements = [r for r in definition.reads if r.array in play.program.inputs]
     whole = any(r.levels == definition.target.levels for r in elements)
     return whole and _CHEAP.issuperset(o.name for o in operations(definition.value))
@@ -111,7 +111,7 @@ def _block(cells: int, most: int, lanes: int) -> int:
 
 
 def _part_with_correction(play: Play, nest: list[str]) -> None:
-    """The correction needs the row's mean: it moves to a nest of its own behind the blocks."""
+    """Move the correction, which needs the row's mean, to a nest of its own behind the blocks."""
     last = play.scope(nest[-1]).body[-1].id
     for _ in nest:
         last = play.fission(last)

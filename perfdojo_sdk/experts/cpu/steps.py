@@ -56,9 +56,9 @@ def outermost(play: Play, place: str, access: Access) -> str:
 
 
 def transpose(play: Play) -> None:
-    """Let copies that make columns of rows pass through registers in squares, where the target does that.
+    """Transpose copies of rows to columns in registers, square by square, if the target supports that.
 
-    The loops outermost are left to threads.
+    The outermost loops are left for threads.
     """
     for suffix in _transposing(play):
         for scope in play.scopes():
@@ -71,7 +71,7 @@ def _transposing(play: Play) -> list[str]:
 
 
 def use_lanes(play: Play) -> None:
-    """Innermost scopes become vectors where they can."""
+    """Make vectors of the innermost scopes where possible."""
     for scope in play.innermost():
         play.annotate(scope.id, play.lanes)
 
@@ -100,7 +100,7 @@ def _copies(node: Node, suffix: str) -> int:
 
 
 def share_out(play: Play, place: str, least: float) -> bool:
-    """Give the scope to the threads, or the scopes inside it that are worth it, or else what can be.
+    """Run the scope on threads, or the scopes inside it that are worth it, or else any that can be.
 
     Worth starting the threads are ``SHARES`` iterations that run ``least`` statements in all.
     """
@@ -116,7 +116,7 @@ def share_out(play: Play, place: str, least: float) -> bool:
 
 
 def settle_buffers(play: Play) -> None:
-    """The nearest location that takes each temporary which no plan has placed."""
+    """Put each temporary that no plan has placed into the nearest location that allows it."""
     for buffer in temporaries(play.program):
         if buffer.location == play.rules.dialect.default_location:
             for location in play.near_locations:

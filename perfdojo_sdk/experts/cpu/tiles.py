@@ -18,10 +18,10 @@ MOST_ROWS = 8
 #: Independent multiply-adds that hide the latency of one: four cycles on two units.
 IN_FLIGHT = 8
 
-#: What a load costs beside the multiply-adds that hide most of it, in multiply-adds.
+#: Cost of a load in multiply-adds, most of which other multiply-adds hide.
 LOAD = 0.25
 
-#: What each further kind of tile adds to the cost of all: code, and a pass of its own over b.
+#: Cost of each further kind of tile, as a fraction of the whole: code, and another pass over b.
 ANOTHER_KIND = 0.01
 
 

@@ -1,7 +1,7 @@
-"""Values between memory and registers: some are asked for early, some go past the caches.
+"""Windows: values on their way between memory and registers, which are prefetched or bypass the caches.
 
-A *window* is a small buffer at a location whose meaning is how the value travels: a read that asks for what
-comes next, a write that claims its line, or one that goes past the caches.
+A *window* is a small buffer at a location that determines how a value moves: a read that prefetches later
+data, a write that prefetches its line for writing, or a write that bypasses the caches.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from perfdojo_sdk.experts.cpu.steps import data_bytes, near_caches, outermost, o
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
-#: What goes out is next to nothing when it is less than this part of the data.
+#: Outputs are negligible if they are less than this part (as a divisor) of the data.
 LITTLE = 64
 
 
 @dataclass(frozen=True)
 class Windows:
-    """Locations through which values pass on their way; empty: none."""
+    """The locations of windows in one plan; empty: no window."""
 
     once: str = ""
-    """For what a single loop reads."""
+    """For data that a single loop reads."""
     reduced: str = ""
-    """The same where nothing goes out of that loop."""
+    """The same, if that loop writes no output."""
     again: str = ""
-    """For the last of several loops that read the same."""
+    """For the last of several loops that read the same data."""
     store: str = ""
-    """For what goes out."""
+    """For data that is written."""
 
     @property
     def asks_early(self) -> bool:
@@ -44,22 +44,22 @@ class Windows:
 
 @dataclass(frozen=True)
 class Ways:
-    """A target's locations by what they do with a value on its way; empty: none does it."""
+    """A target's locations by their effect on a value that passes through; empty: there is none."""
 
     soon: str
-    """Also asks for the memory some bytes further on."""
+    """Also prefetches the memory some bytes further on."""
     soon_second: str
-    """The same, into the second cache."""
+    """The same, into the second-level cache."""
     next_row: str
-    """Also asks for what the next iteration of the outermost scope reads."""
+    """Also prefetches what the next iteration of the outermost scope reads."""
     claim: str
-    """Goes out; also claims the memory some bytes further on."""
+    """For writing; also prefetches for writing the memory some bytes further on."""
     past: str
-    """Goes out past the caches."""
+    """For writing past the caches."""
 
 
 def ways_of(dialect: Dialect) -> Ways:
-    """The first location for each way, told by its properties: names and their order mean nothing else."""
+    """The first location with each effect, found by its properties and not by its name."""
 
     def first(fits: Callable[[Location], bool]) -> str:
         return next((place.name for place in dialect.locations.values() if fits(place)), "")
@@ -77,10 +77,11 @@ def ways_of(dialect: Dialect) -> Ways:
 
 
 def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
-    """Data that stays in a core's own cache needs no windows; stores past the caches may pay beyond them.
-    Where all stays in some cache, or next to nothing goes out, a processor may foresee enough by itself.
+    """The windows to try for rows. Data in a core's own cache needs none; larger data may gain from stores
+    past the caches. If all data is in some cache, or outputs are negligible, the processor's own prefetching
+    may be enough.
 
-    What no location of the target does is left out.
+    Effects that no location of the target has are left out.
     """
     data, goes_out = data_bytes(root), output_bytes(root)
     caches = target.capabilities.caches.values()
@@ -98,7 +99,8 @@ def memory_ways(root: Program, target: Target) -> Iterator[Windows]:
 
 
 def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
-    """For contractions: none; where no cache holds the data, also the next panel, and past the caches."""
+    """The windows to try for contractions: none; if no cache holds the data, also a prefetch of the next
+    panel, and stores past the caches."""
     yield Windows()
     if data_bytes(root) > max((c.bytes for c in target.capabilities.caches.values()), default=0):
         ways = ways_of(target.dialect)
@@ -106,7 +108,7 @@ def panel_ways(root: Program, target: Target) -> Iterator[Windows]:
 
 
 def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
-    """Stage what comes from memory and what goes there: (buffer, wanted location) of each window."""
+    """Stage data that comes from memory or goes there; yields (buffer, wanted location) for each window."""
     _, second_cache = near_caches(target)
     near = second_cache // 2
     last = max((cache.bytes for cache in target.capabilities.caches.values()), default=second_cache) // 4
@@ -131,8 +133,8 @@ def open_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple
 def open_panel_windows(play: Play, target: Target, windows: Windows) -> Iterator[tuple[str, str]]:
     """The same for tiles of registers, which write each number once, and for the packing of panels.
 
-    The rows of a tile are asked for where they are used, again for each panel: evenly over the time that
-    the arithmetic takes, which hides it. The next rows must find room beside what is at work.
+    The rows of a tile are prefetched where they are used, again for each panel, so that the arithmetic hides
+    it. The cache must have room for the next rows beside the current ones.
     """
     near = near_caches(target)[1] // 2
     for scope in play.innermost():

@@ -85,7 +85,8 @@ def _outermost(play: Play) -> list[str]:
 
 
 def _postpone(play: Play) -> None:
-    """Moves what is no launch yet behind launches that do not need it, and so beside what it can join."""
+    """Move nests that are no launches yet behind launches that do not need them, next to nests that they can
+    join."""
     for place in reversed(_outermost(play)):
         while (beside := play.program.paths[place][0] + 1) < len(play.program.body):
             node = play.program.body[beside]
@@ -147,7 +148,7 @@ def _play_nest(play: Play, place: str, machine: Machine) -> None:
 
 
 def play_threads(play: Play, place: str) -> None:
-    """Each iteration of the perfect nest at ``place`` is one thread's work."""
+    """Run each iteration of the perfect nest at ``place`` on a thread of its own."""
     loops = collapse(play, chain(play, place))
     parts = share(play, loops[-1], 128) or [loops[-1]]
     for loop in [*loops[:-1], *parts[:-1]]:
@@ -156,7 +157,7 @@ def play_threads(play: Play, place: str) -> None:
 
 
 def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
-    """Shares one of several loops over which few rows are reduced out among blocks."""
+    """Distribute one of several reduction loops over blocks, if there are few rows."""
     row = play.scope(place)
     if row.size >= enough_blocks(machine) or len(chain(play, place)) > 1:
         return
@@ -171,17 +172,17 @@ def _reduce_in_parts(play: Play, place: str, machine: Machine) -> None:
             play.must("swap_scopes", above)
         play.must("join_scopes", start)
         while play.program.paths[start][-1] > 0:
-            # What starts the sums waits until the parts are there.
+            # Move the start of the sums behind the nest that makes the parts.
             play.must("reorder_statements", neighbour(play, start, -1))
         play.must("fission_scope", neighbour(play, start, 1))
         return
 
 
 def _square_in_passing(play: Play, place: str) -> None:
-    """Takes parts of a sum and parts of squared differences from its mean in one pass.
+    """Compute parts of a sum and parts of the squared differences from its mean in one pass.
 
-    Each part's differences are from its own mean; what the other centre changes is made up for from one
-    number a part. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample
+    Each part's differences are from its own mean; a correction for the common mean follows, from one number
+    for each part. (Chan, Golub, LeVeque: "Updating formulae and a pairwise algorithm for computing sample
     variances", 1979.)
     """
     if place not in play.program.paths:
@@ -206,7 +207,7 @@ def _square_in_passing(play: Play, place: str) -> None:
     for _ in nest:
         play.must("join_scopes", together)
         together = play.scope(together).body[0].id
-    # What follows works on one number a part.
+    # The following nests work on one number for each part.
     after = play.program.body[sums + 1].id
     while play.may("join_scopes", after):
         pass
@@ -226,7 +227,7 @@ def _reciprocals(play: Play) -> None:
 
 
 def _compute_again(play: Play) -> None:
-    """Computes cheap values where they are used, instead of passing them through memory between launches."""
+    """Compute cheap values where they are used, instead of passing them through memory between launches."""
     for buffer in temporaries(play.program):
         users = {o.path[0] for o in play.program.occurrences[buffer.name]}
         definitions = [s for s in play.statements() if s.target.array == buffer.name]

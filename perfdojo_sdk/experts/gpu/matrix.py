@@ -1,8 +1,9 @@
 """Products on matrix units: a tile of sums for each warp, slices of both operands.
 
-As with tiles of registers, step by step a block brings a slice of both operands into shared memory; here each
+As with tiles of registers, a block loads a slice of both operands into shared memory, step by step; here each
 warp adds up a few tiles of 16 by 16 from there, along the slice. Sums are in another order: it re-associates.
-Where the user allows that precision changes, the slices are rounded to what the matrix unit is quickest at.
+If the user allows changes of precision, the slices are rounded to the dtype for which the matrix unit is
+fastest.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from perfdojo_sdk.experts.gpu.steps import WIDE, arrange, chain, factors, only_s
 from perfdojo_sdk.experts.gpu.tiles import Product, find_product, in_slices
 from perfdojo_sdk.search.play import Play
 
-#: Rows or columns of a block's tile: two of these each way are still run in emulation as they are.
+#: Most rows or columns of a block's tile: two such tiles each way are still emulated at full size.
 LARGEST = 64
-#: Tiles of one warp, one below the other or side by side.
+#: Numbers of tiles of one warp, below each other or side by side.
 OWN = (1, 2)
 #: Threads of a block that hide each other's waiting, and of a multiprocessor that keep it busy.
 ENOUGH_THREADS, MANY_THREADS = 128, 512
@@ -88,8 +89,8 @@ class _Tile:
 
 
 def _best_tile(play: Play, product: Product, machine: Machine, dtype: str) -> _Tile:
-    """The tile, with warps both ways, that does most with what it loads, while there are blocks and threads
-    enough."""
+    """The tile, with its warps in both directions, that computes most for the data that it loads, as long as
+    there are enough blocks and threads."""
     around = prod(play.scope(loop).size for loop in product.outer)
     depths = [d for d in factors(product.steps, DEPTH) if d % STEPS[dtype] == 0 and d < product.steps]
     sides = [n * SIDE for n in OWN]

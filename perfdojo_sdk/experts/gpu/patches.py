@@ -1,7 +1,7 @@
 """Products of other forms, such as convolutions: a patch of the output for each thread.
 
-A thread adds up outputs that read the same of one operand, in a few rows, which overlap in what they read.
-The other operand is the same for all threads of a block: they copy it into shared memory first.
+A thread computes outputs that read the same elements of one operand, in a few rows whose inputs overlap. The
+other operand is the same for all threads of a block: they copy it into shared memory first.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from perfdojo_sdk.search.play import Play
 OWN_OUTPUTS, OWN_ROWS = 16, 4
 #: Threads of a block.
 MOST_THREADS = 512
-#: Multiplications of one thread that are written out.
+#: Most multiplications of one thread that are unrolled.
 WRITTEN_OUT = 1024
 
 
@@ -97,17 +97,18 @@ def play_patches(play: Play, place: str, machine: Machine) -> None:
 def _best_patch(
     sizes: Sequence[int], again: int, beside: int | None, steps: Sequence[int], machine: Machine
 ) -> Patch:
-    """The patch that keeps most multipliers busy; ``sizes`` of the outputs' loops, ``steps`` of the sum's."""
+    """The patch that keeps most multipliers busy. ``sizes``: of the outputs' loops; ``steps``: of the
+    sum's."""
     height, width = (1, *steps[1:])[-2:] if len(steps) > 1 else (1, 1)
 
     def worth(patch: Patch) -> float:
         threads = sizes[-1] * patch.threads
         blocks = prod(sizes) // (threads * patch.outputs * patch.rows)
         products = patch.outputs * patch.rows * height * width
-        # For one outer step: rows that overlap, and what is shared, four at a time.
+        # Loads for one outer step: rows that overlap, and shared data, four elements at a time.
         loads: float = (patch.rows + height - 1) * width
         loads += patch.outputs * height * width / (WIDE if patch.shared else 1)
-        # More blocks than two on a multiprocessor are rarely there: the sums take many registers.
+        # Rarely more than two blocks fit on a multiprocessor: the sums take many registers.
         together = min(-(-blocks // machine.multiprocessors), 2) * threads
         lanes = threads / (-(-threads // machine.warp) * machine.warp)
         busy = lanes * min(1.0, together / ENOUGH_THREADS) * machine.share_at_work(blocks)
@@ -140,7 +141,7 @@ def _share(play: Play, compute: str, array: str, patch: Patch, threads: int) -> 
 
 
 def _write_out(play: Play, steps: Sequence[str], own: int) -> None:
-    """Write out the innermost loops, so that what rows and columns have in common is loaded once."""
+    """Unroll the innermost loops, so that elements which rows and columns share are loaded once."""
     for loop in reversed(steps):
         own *= play.scope(loop).size
         if own > WRITTEN_OUT:

@@ -1,9 +1,9 @@
-"""Kernels that memory bounds: each element is moved once, four at a time.
+"""Kernels that are bound by memory: each element is moved once, four at a time.
 
-Element by element: all loops become one, shared out among blocks and threads. Row by row: a warp takes a
-row where rows are short and many, else a block does; a reduction gets a partial result in each thread's
-registers, warps combine theirs by shuffles, and a block those of its warps. What a row needs again stays
-in registers.
+Element by element: all loops become one, distributed over blocks and threads. Row by row: a warp takes a row
+if rows are short and many, else a block does; a reduction gets a partial result in each thread's registers,
+warps combine theirs by shuffles, and a block those of its warps. Data that a row needs again stays in
+registers.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ THREADS = 256
 WARP_ROW, WARP_ROWS = 1024, 2048
 #: Elements of a row that one thread keeps in registers.
 KEPT = 16
-#: The same where a row goes over several loops.
+#: Most such elements for a row in several loops.
 MOST_KEPT = 64
-#: Turns of a loop that are written out.
+#: Most iterations of a loop that are unrolled.
 WRITTEN_OUT = 8
 
 
@@ -44,7 +44,7 @@ def enough_blocks(machine: Machine) -> int:
 
 
 def play_elements(play: Play, place: str, machine: Machine) -> None:
-    """All iterations are alike: blocks of threads, each of which takes four neighbours."""
+    """Map a nest whose iterations are all alike to blocks of threads, each with four neighbours."""
     kept, enough = play.trace, enough_blocks(machine)
     if not _share_elements(play, collapse(play, chain(play, place)), enough, even=True):
         play.trace = kept
@@ -80,7 +80,7 @@ def _share_elements(play: Play, loops: list[str], enough: int, even: bool) -> bo
 
 
 def play_rows(play: Play, place: str, machine: Machine) -> None:
-    """Each iteration of the loops at ``place`` is a row."""
+    """Map a nest in which each iteration of the loops at ``place`` is a row."""
     loops = chain(play, place)
     row = loops[-1]
     rows = 1
@@ -116,7 +116,7 @@ def _block_threads(play: Play, row: str, longest: int, machine: Machine) -> int:
     """Threads that share the longest row evenly; a warp where none do."""
     nests = [chain(play, c.id) for c in play.scope(row).body if isinstance(c, Scope)]
     sizes = {play.scope(nest[-1]).size for nest in nests}
-    # Of a row in several loops a thread has more, at each of them.
+    # If a row is in several loops, a thread has elements of each.
     whole = max(prod(play.scope(loop).size for loop in nest) for nest in nests)
     wanted = max(2 * machine.warp, min(machine.max_threads // 2, max(longest // KEPT, whole // MOST_KEPT)))
     choices = range(2 * machine.warp, machine.max_threads + 1, machine.warp)
@@ -149,7 +149,7 @@ def _spread(play: Play, place: str, threads: int, warp: int) -> None:
 
 
 def _spread_tail(play: Play, place: str, innermost: str, statement: Statement) -> None:
-    """Fewer iterations than threads: the first lanes take one each."""
+    """Map a loop with fewer iterations than threads: the first lanes take one each."""
     level = len(play.around(innermost))
     reduces = statement.accumulate and level not in statement.target.levels
     play.may("annotate_scope", innermost, suffix=SHUFFLE if reduces else WARP)

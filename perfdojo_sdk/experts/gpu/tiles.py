@@ -1,8 +1,8 @@
 """Products of matrices: tiles in shared memory, smaller ones in registers.
 
-A block computes a tile of the output. Step by step it brings a slice of both operands into shared memory,
-coalesced, and each thread multiplies a few rows with a few columns from there. Sizes that do not divide
-get the largest tile that does.
+A block computes a tile of the output. Step by step it loads a slice of both operands into shared memory,
+coalesced, and each thread multiplies a few rows with a few columns from there. The tile is the largest that
+divides the sizes.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LayOut: TypeAlias = Callable[[Play, str, str], None]
 VECTOR = "v"
 #: Rows or columns of a block's tile.
 LARGEST = 128
-#: Steps of the sum in one slice that are written out.
+#: Most steps of the sum in one slice that are unrolled.
 WRITTEN_OUT = 16
 #: Threads of a multiprocessor that keep its multipliers busy.
 ENOUGH_THREADS = 384
 #: Parts that a sum is cut into at most, and the steps that each of them has at least.
 MOST_PARTS, LEAST_STEPS = 16, 128
-#: What one more partial sum costs that goes through memory, and one more launch on each multiprocessor; in
+#: Cost of one more partial sum that goes through memory, and of one more launch on each multiprocessor, in
 #: multiplications at full speed.
 PARTIAL_COST, LAUNCH_COST = 80.0, 450_000.0
 
@@ -130,7 +130,7 @@ class Form:
 
 
 def best_tile(product: Product, around: int, machine: Machine) -> Tile | None:
-    """The tile that ends first by :func:`_cost`."""
+    """The tile with the least :func:`_cost`."""
     return min(_tiles(product, machine), key=lambda tile: _cost(product, tile, around, machine), default=None)
 
 
@@ -138,7 +138,7 @@ def _tiles(product: Product, machine: Machine) -> Iterator[Tile]:
     """Tiles that divide the product, of blocks that the machine can have."""
     for thread_rows, thread_columns in ((8, 8), (8, 4), (4, 4), (2, 4), (2, 2), (1, 2), (1, 1)):
         deepest = WRITTEN_OUT if thread_rows * thread_columns > 16 else 2 * WRITTEN_OUT
-        # At least two slices: what is used once needs no sharing.
+        # At least two slices, since data that is used once need not be shared.
         depth = factors(product.steps, min(deepest, product.steps - 1))[-1]
         for rows in factors(product.rows, LARGEST):
             for columns in factors(product.columns, LARGEST):
@@ -153,10 +153,10 @@ def _tiles(product: Product, machine: Machine) -> Iterator[Tile]:
 def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
     """The time of the product with a tile, in multiplications at full speed.
 
-    Its constants are read off times of such kernels on one H100; they rank tiles, and are no model of a time.
+    Its constants come from times of such kernels on one H100; they rank tiles, and are no model of a time.
     """
     blocks = around * (product.rows // tile.rows) * (product.columns // tile.columns)
-    # What is loaded from shared memory, and what a block loads, for each multiplication.
+    # Loads from shared memory, and loads of a block from memory, for each multiplication.
     own = tile.thread_rows * tile.thread_columns / (tile.thread_rows + tile.thread_columns)
     reuse = tile.rows * tile.columns / (tile.rows + tile.columns)
     lanes = tile.threads / (-(-tile.threads // machine.warp) * machine.warp)
@@ -167,7 +167,7 @@ def _cost(product: Product, tile: Tile, around: int, machine: Machine) -> float:
 
 
 def _parts(product: Product, around: int, machine: Machine) -> int:
-    """Into how many parts the sums are cut, so that there are blocks enough; 1 where that does not pay."""
+    """The number of parts for the sums, to have enough blocks; 1 if that does not pay."""
     cells = around * product.rows * product.columns
 
     def cost(parts: int) -> float:
@@ -187,7 +187,7 @@ def _in_parts(play: Play, product: Product, parts: int) -> Product:
     cut, _ = split(play, product.total, product.steps // parts)
     start, _ = play.split_reduction(cut, cut)
     play.must("join_scopes", start)
-    # What starts the whole sums stands before the parts.
+    # The start of the whole sums comes before the parts.
     beginning = neighbour(play, start, -1)
     play.must("reorder_statements", beginning)
     separate(play, beginning, outer[0])

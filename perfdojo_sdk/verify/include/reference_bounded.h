@@ -1,15 +1,15 @@
 /* One float dtype of a reference program; included once for each.
  *
  * A number holds the value in a wider type and a bound on the distance between the exact value and what any
- * legal compilation may compute. With OUTCOMES it also holds what else may come out where something on the way
- * overflows (reference_outcomes.h), and the bound stays the one without overflow; else such a number has an
- * infinite bound.
- * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (whether x/y may be x*(1/y)), DTYPE, F (its C type), W (the wider type), WIDE_(f) (the name of
- * a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half the
- * smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
- * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
- * in C, with their error in ulp: MONOTONE_FUNCTIONS(X); and with how far they move, in C: MOVING_OF_ONE(X),
- * MOVING_OF_TWO(X).
+ * legal compilation may compute. With OUTCOMES it also holds the other possible results if an intermediate result
+ * overflows (reference_outcomes.h), and the bound stays the one without overflow; without OUTCOMES such a number has
+ * an infinite bound.
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), DTYPE, F (its C type), W (the
+ * wider type), WIDE_(f) (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place,
+ * relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned
+ * type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of
+ * operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), and, with a bound in C on their
+ * change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -41,13 +41,13 @@ static inline NUM N(result)(W v, W e, int in_range, int certain, int operation, 
 typedef struct { W v, e; int far; } NUM;
 #include "reference_unknown.h"
 static inline NUM N(load)(W v, E e) { return (NUM){v, e, 0}; }
-/* Chosen, not branched to, so that a compiler can work on several numbers at a time. */
+/* Selections without branches, so that a compiler can work on several numbers at a time. */
 #undef RESULT
 #define RESULT(v, e, in_range, certain, operation, a, b) \
     (NUM){.v = v, .e = (in_range) ? (e) : (certain) ? 0 : (W)INFINITY}
 #endif
 
-/* A bound as a cell holds it: rounded up. */
+/* A bound rounded up to the type of a cell. */
 static inline E N(upwards)(W exact)
 {
     E e = (E)exact;
@@ -60,7 +60,7 @@ static inline E N(upwards)(W exact)
 
 static inline NUM N(literal)(F x) { return (NUM){.v = x}; }
 
-/* Whether a F computation with value v and error e is certain not to overflow; false for NaN. */
+/* True if a computation in F with value v and error e cannot overflow; false for NaN. */
 #undef IN_RANGE
 #define IN_RANGE(v, e) (WIDE_(fabs)(v) + (e) <= F_MAX)
 
@@ -171,11 +171,11 @@ static inline int N(quotient_certain)(NUM a, NUM b)
     return exact & N(sized)(a) & N(sized)(b) & (none | (told & N(sign_known)(a) & N(sign_known)(b)));
 }
 
-/* A reciprocal is rounded, too, and may be denormal; a bit more, since both roundings meet. */
+/* A reciprocal is rounded, too, and may be denormal; a little more, since the two roundings combine. */
 #undef ROUNDINGS_OF_DIV
 #define ROUNDINGS_OF_DIV (RECIPROCALS ? 2 + 2 * U : 1)
 
-/* What is divided by zero is infinite with either sign, since a zero has none that the language tells. */
+/* A quotient by zero is infinite with either sign, since the language does not determine the sign of the zero. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v, passed = (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e);
@@ -206,7 +206,7 @@ static inline NUM N(extreme)(NUM a, NUM b, W v, int operation)
 static inline NUM N(num_max)(NUM a, NUM b) { return N(extreme)(a, b, N(max_d)(a.v, b.v), MAX); }
 static inline NUM N(num_min)(NUM a, NUM b) { return N(extreme)(a, b, N(min_d)(a.v, b.v), MIN); }
 
-/* A root of what may be negative, since its error is larger than it is. */
+/* The root of a number that may be negative, since its error is larger than its value. */
 RARE NUM N(root_near_zero)(NUM a, W v)
 {
     if (a.v + a.e < 0) return N(special)(v, 1);
@@ -232,10 +232,10 @@ static inline NUM N(num_exp)(NUM a)
     return N(with_others_of)(x, a, WIDE_(exp), -INFINITY, 2 * EXP_ULP);
 }
 
-/* Where a move may change which inputs give NaN, nothing is certain about what is made of them. */
+/* If a move may change which inputs give NaN, nothing is certain about results computed from them. */
 static inline int N(lost)(NUM a) { return (NAN_MAY_DIFFER && !N(finite_)(a.v)) || !N(plain)(a); }
 
-/* The outcome is certain when the errors cannot turn it. */
+/* The result of the comparison is certain if the errors cannot change it. */
 static inline int N(near)(NUM a, NUM b)
 {
     if (N(lost)(a) || N(lost)(b)) return 1;
@@ -248,7 +248,7 @@ static inline int N(near)(NUM a, NUM b)
 COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) COMPARE(ne, !=)
 #undef COMPARE
 
-/* Where the choice is unsure, either value may come out. */
+/* If the condition is uncertain, the result may be either value. */
 static inline NUM N(num_select)(whole where, NUM a, NUM b)
 {
     NUM chosen = where.v ? a : b;
@@ -282,7 +282,7 @@ static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
 MONOTONE_FUNCTIONS(MONOTONE)
 #undef MONOTONE
 
-/* Functions of which is known how far they move. */
+/* Functions with a known bound on their change when operands change. */
 static inline NUM N(moving)(W v, W moved, W ulps, int ordinary, int certain)
 {
     if (!ordinary || !N(finite_)(v)) return N(special)(v, certain);

@@ -1,4 +1,4 @@
-/* What all kinds of reference need. */
+/* The common part of all kinds of reference. */
 #ifndef REFERENCE_COMMON_H
 #define REFERENCE_COMMON_H
 
@@ -13,9 +13,9 @@
 
 #define RARE __attribute__((noinline, cold, unused)) static
 
-/* What else than its value a number may be: one of the infinities, NaN, or a number between two others. */
+/* Other results that a number may be, besides its value: an infinity, NaN, or a number between two others. */
 enum { PLUS = 1, MINUS = 2, NO_NUMBER = 4, BETWEEN = 8 };
-/* Operations of two numbers that are worked out on what else they may be. */
+/* Operations of two numbers that are also done on the other results that the numbers may be. */
 enum { ADD, MUL, DIV, MAX, MIN };
 #define PASTE_(a, b) a##_##b
 #define PASTE(a, b) PASTE_(a, b)
@@ -26,7 +26,7 @@ typedef struct { int64_t v; int unsure; } whole;
 static inline whole whole_of(int64_t v) { return (whole){v, 0}; }
 static inline whole unsure_if(int64_t v, int unsure) { return (whole){v, unsure}; }
 
-/* Zeroed storage; in large pages if all of it is touched, as the first touch of each page is dear. */
+/* Zeroed storage; in large pages if all of it is used, as the first access to each page is expensive. */
 __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
 {
     void *found = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -35,8 +35,8 @@ __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
     return found;
 }
 
-/* The largest finite magnitude so far, as the bits of a double: these compare as the numbers do, and
-   unlike those without a branch. */
+/* The largest finite magnitude so far, as the bits of a double: they compare like the numbers, but
+   without a branch. */
 static inline int64_t magnitude(double x)
 {
     int64_t bits;

@@ -1,16 +1,16 @@
 /* Sums and products in an unknown order.
  *
- * Whatever the order, what is computed on the way is the sum (the product) of some of the terms. So it is at most
- * `up`, the sum of the largest that each term may be where that is positive (the product of the largest magnitudes
- * above 1), and at least `down` (the product of the smallest magnitudes below 1), but for one rounding for each term.
- * Where these stay in range, no order overflows or underflows. Where they do not, some order may, the one that
- * begins with these very terms: it meets NaN where others come to the opposite infinity (to zero), and these are other
- * terms, those of the other sign (those on the other side of 1).
+ * In any order, each intermediate result is the sum (the product) of some of the terms. So, apart from one rounding
+ * for each term, it is at most `up`, the sum of the positive upper ends of the terms (the product of the largest
+ * magnitudes above 1), and at least `down`, the same for the negative lower ends (the smallest magnitudes below 1).
+ * If these stay in range, no order overflows or underflows. If they do not, an order that begins with
+ * these very terms may. It gives NaN if the terms of the other sign (on the other side of 1) may reach the opposite
+ * infinity (zero).
  *
  * Included by reference_bounded.h, once for each float dtype, with OUTCOMES.
  */
 
-/* From the least to the largest F that it may be, infinities included; zero where it is NaN. */
+/* The interval from the least to the largest F that it may be, infinities included; zero if it is NaN. */
 static inline N(interval) N(reach)(NUM a)
 {
     if (!a.far && N(finite_)(a.v) && IN_RANGE(a.v, a.e)) return (N(interval)){a.v - a.e, a.v + a.e};
@@ -26,9 +26,9 @@ static inline N(interval) N(reach)(NUM a)
     return found.lo <= found.hi ? found : (N(interval)){0, 0};
 }
 
-/* Whether it is an infinity or NaN, whatever it may be. */
+/* True if it is an infinity or NaN in any case. */
 static inline int N(never_finite)(NUM a) { return !N(finite_)(a.v) && a.e == 0 && !(a.far & ~NO_NUMBER); }
-/* Whether it is zero, or NaN. */
+/* True if it is zero or NaN in any case. */
 static inline int N(ever_zero)(NUM a) { return a.v == 0 && a.e == 0 && !(a.far & ~NO_NUMBER); }
 
 /* x: a + b in the order of the program. */
@@ -71,7 +71,7 @@ static inline NUM N(product_in_any_order)(NUM x, NUM a, NUM b, W factors)
     x.open = a.open | (reach.lo < 0 && reach.hi > 0);
     int over = x.up * grown > F_MAX, under = x.down < grown * (ETA / U);
     if (!over && !under) return x;
-    /* What is denormal may round to zero in the end; from where on, is not told. */
+    /* A denormal number may round to zero later; from which magnitude on is not known. */
     int none = (over && under) || x.v != x.v ? NO_NUMBER : 0, signs = PLUS | MINUS;
     int nothing = N(ever_zero)(a) || N(ever_zero)(b), endless = N(never_finite)(a) || N(never_finite)(b);
     if (nothing || endless) {
@@ -88,7 +88,7 @@ static inline NUM N(product_in_any_order)(NUM x, NUM a, NUM b, W factors)
     if (over) x.far |= signs;
     if (x.v == x.v) x.far &= signs | NO_NUMBER | BETWEEN;
     if (!N(finite_)(x.v) && x.down < 1) {
-        /* Beyond W: what some factors make of the others is not known. */
+        /* Beyond W: the product of some factors with the others is not known. */
         x.lo = -W_MAX, x.hi = W_MAX, x.far |= BETWEEN;
         return x;
     }

@@ -1,14 +1,14 @@
-/* What else than about its value a number may be, once something on the way to it may have overflowed.
+/* The other results that a number may be, besides about its value, after a possible overflow on the way to it.
  *
  * Included by reference_bounded.h, once for each float dtype, after its NUM. `far` says which of the
  * infinities and NaN it may be, and with BETWEEN that it may lie from `lo` to `hi`: the maximum of 0 and of a
- * sum that may have become -inf may be 0. Operations are done on all that their operands may be; sums,
+ * sum that may have become -inf may be 0. Operations are done on every value that their operands may be; sums,
  * products and extremes are largest and smallest at the ends of intervals.
  */
 typedef struct { W lo, hi; int far; } N(others);
 typedef struct { W lo, hi; } N(interval);
 
-/* An interval widened by the rounding of what led to it, and what of it may overflow. */
+/* Adds an interval, widened by the rounding of the operation that gave it, and the infinities if it may overflow. */
 static inline void N(admit)(N(others) *found, W lo, W hi, W halves)
 {
     if (N(finite_)(lo)) lo -= halves * (U * WIDE_(fabs)(lo) + ETA);
@@ -24,13 +24,13 @@ static inline void N(admit)(N(others) *found, W lo, W hi, W halves)
     found->far |= BETWEEN;
 }
 
-/* Everything. */
+/* A number that may be anything. */
 static inline NUM N(anything)(W v)
 {
     return (NUM){.v = v, .lo = -W_MAX, .hi = W_MAX, .far = PLUS | MINUS | NO_NUMBER | BETWEEN};
 }
 
-/* All that a number may be, its value first; how many there are. */
+/* The intervals of all that a number may be, its value first; returns how many there are. */
 static inline int N(intervals)(NUM a, N(interval) *found)
 {
     int n = 1;
@@ -75,7 +75,7 @@ static inline void N(combine)(N(others) *found, int operation, N(interval) a, N(
     if (lo <= hi) N(admit)(found, lo, hi, 1);
 }
 
-/* x, the result of an operation, and what becomes of what else its operands may be. */
+/* x, the result of an operation, with the results for everything else that its operands may be. */
 RARE NUM N(more_of_two)(NUM x, int operation, NUM a, NUM b)
 {
     N(others) found = {x.lo, x.hi, x.far};
@@ -88,7 +88,7 @@ RARE NUM N(more_of_two)(NUM x, int operation, NUM a, NUM b)
     return x;
 }
 
-/* The same for a function that never falls, accurate to so many halves of a unit in the last place; below
+/* The same for a non-decreasing function, accurate to so many halves of a unit in the last place; below
    `least` it gives NaN. */
 RARE NUM N(more_of_one)(NUM x, NUM a, W (*function)(W), W least, W halves)
 {
@@ -115,7 +115,7 @@ static inline NUM N(with_others_of)(NUM x, NUM a, W (*function)(W), W least, W h
 
 static inline NUM N(partial)(NUM x, W up, W down, int open) { x.up = up, x.down = down, x.open = open; return x; }
 
-/* Whether a number is its value within its bound, and nothing else. */
+/* True if a number can only be its value within its bound. */
 static inline int N(plain)(NUM a) { return !a.far; }
 static inline NUM N(maybe_none)(NUM x) { x.far |= NO_NUMBER; return x; }
 static inline NUM N(positive)(NUM x) { x.far &= ~MINUS; return x; }
@@ -130,7 +130,7 @@ static inline NUM N(overflowing)(NUM x)
     return x;
 }
 
-/* The result of an operation that is out of the ordinary; `certain`: an infinity or a NaN that is one for sure. */
+/* An unusual result of an operation; `certain`: it is an infinity or a NaN for sure. */
 RARE NUM N(unusual)(W v, W e, int certain, int operation, NUM a, NUM b)
 {
     NUM x = {.v = v, .e = e};
@@ -138,7 +138,7 @@ RARE NUM N(unusual)(W v, W e, int certain, int operation, NUM a, NUM b)
     else if (!N(finite_)(v) && !(N(finite_)(a.v) && N(finite_)(b.v))) return N(anything)(v);
     else x = N(overflowing)(x);
     if (!certain && !N(finite_)(v)) {
-        /* Beyond W: what it is from where its operands' errors leave it within F. */
+        /* Beyond W: the result with the errors of its operands that keep it within F. */
         N(others) found = {0, 0, x.far};
         N(interval) left[5], right[5];
         N(intervals)(a, left), N(intervals)(b, right);

@@ -1,4 +1,4 @@
-/* Numbers of which nothing is told once something on the way to them may have overflowed: their bound is infinite.
+/* Numbers of which nothing is known after a possible overflow on the way to them: their bound is infinite.
  *
  * Included by reference_bounded.h in place of reference_outcomes.h, with the same functions.
  */

@@ -33,7 +33,7 @@ TARGETS = (BASE, "arm_sve")
 
 
 def _file(name: str) -> dict[str, Any]:
-    # Imported here and not above: the child processes of an emulation are modules of this package too.
+    # Imported here and not above, since the child processes of an emulation import this package, too.
     import yaml
 
     text = resources.files(__package__).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
@@ -125,7 +125,7 @@ def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | 
     try:
         found = calibrate(capabilities.compiler_flags, 4 * capabilities.lanes["f32"], refresh=refresh)
     except UnavailableError:
-        return capabilities.figures  # marked as not calibrated
+        return capabilities.figures  # these are marked as not calibrated
     return calibrated_figures(capabilities, found)
 
 

@@ -8,7 +8,7 @@ from perfdojo_arm_neon.runner import ArmRunner, waking_seconds
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
-#: What binds a block -> in words.
+#: The limit that binds a block -> its description.
 WORDS = {
     "width": "as many operations as the core takes in a cycle",
     "chain": "each result waits for the one before it",

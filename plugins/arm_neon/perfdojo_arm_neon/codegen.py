@@ -26,8 +26,9 @@ def _header(name: str) -> str:
 
 
 class SveEmitter(VectorEmitter):
-    """Kernels that say so, and do nothing, where there are no such vectors or they have another length than
-    the code is for. The length is asked for at each call: a thread can change its own."""
+    """An emitter of kernels that return a status, and do nothing, if there is no SVE or its vectors have
+    another length than the code is for. The length is read at each call, since a thread can change its
+    own."""
 
     requires = ("pd_has_sve()",)
     prologue = ("if (pd_other_vectors())", "    return PD_OTHER_VECTORS;")

@@ -1,8 +1,8 @@
 """A C compiler that makes code for 64-bit Arm on another processor.
 
-Clang in the ``ziglang`` wheel where it is installed: it needs nothing beside pip, and its inner loops of
-matrix products take a sixth fewer cycles; else GNU's cross compiler. Nothing is linked: the few functions
-that a kernel calls are those of whoever loads it.
+It is clang in the ``ziglang`` wheel, if that is installed: it needs only pip, and its inner loops of matrix
+products take a sixth fewer cycles; else GNU's cross compiler. Nothing is linked: the process that loads a
+kernel provides the few functions that it calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from perfdojo_sdk.measure.toolchain import Toolchain, answering, words_of
 COMPILER_VARIABLE = "PERFDOJO_AARCH64_CC"
 GNU = "aarch64-linux-gnu-gcc"
 
-#: Where zig has the C library's headers, which it hides from code that links with no library.
+#: zig's folders of the C library's headers, which it hides from code that links with no library.
 _ZIG_HEADERS = ("aarch64-linux-gnu", "generic-glibc", "aarch64-linux-any", "any-linux-any")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-#: ``prctl`` of Linux: the length of SVE's vectors for this process, in the low bits.
+#: The option of Linux's ``prctl`` for the length of SVE's vectors, and the mask of the length in its result.
 _SVE_GET_VL, _LENGTH = 51, 0xFFFF
 
 

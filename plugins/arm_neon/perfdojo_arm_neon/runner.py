@@ -1,6 +1,6 @@
-"""Runs kernels for 64-bit Arm on another processor: function emulated, time estimated.
+"""The runner of kernels for 64-bit Arm on another processor: results are emulated, times are estimated.
 
-On a processor of the family itself the SDK's native runner does everything, and measures.
+On an Arm processor the SDK's native runner is used instead, and measures.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ EMULATING, ESTIMATING = (
     str(Path(__file__).with_name(room) / "worker.py") for room in ("emulator", "estimate")
 )
 
-#: What these import, beside Python's own.
+#: Packages that these import, besides Python's own.
 IMPORTED = ("numpy", "unicorn", "perfdojo_sdk", "perfdojo_arm_neon")
 
 FREESTANDING = ("-nostdlib", "-fno-stack-protector")
-#: Seconds to wake the threads and to wait for the last of them, as for the SDK's pool elsewhere.
+#: Seconds to wake the threads and to wait for the last of them, as for the SDK's pool on other processors.
 WAKING_S = 15e-6
 
 
 @dataclass(frozen=True)
 class ArmRunner:
-    """Cross-compiles, emulates and estimates. A value: it pickles."""
+    """A runner that cross-compiles, emulates and estimates. Plain data, which can be pickled."""
 
     capabilities: Capabilities
     compile_timeout_s: float = 120.0
     most_computed: float = 5e6
-    """Vector instructions, and twenty times as many of all, up to which a timed run also computes; beyond,
-    only the time is estimated. An emulated one takes some 50 ns."""
+    """Most vector instructions (and a twentieth of the most instructions of all) for which a timed run also
+    computes; above it, only the time is estimated. An emulated instruction takes some 50 ns."""
 
     @property
     def most_instances(self) -> int:
-        """Statement instances up to which a kernel should be verified as it is; larger ones, smaller."""
+        """Most statement instances for which a kernel is verified at full size."""
         return int(self.capabilities.options["most_instances"])
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
@@ -119,9 +119,10 @@ class ArmRunner:
         return float(self.capabilities.options["clock_ghz"]) * 1e9
 
     def moving_seconds(self, artifact: Artifact, threads: int) -> float:
-        """Every input is read once and every output written once, in the smallest memory that holds them.
+        """Seconds to read every input once and write every output once, in the smallest memory that holds
+        them.
 
-        What a kernel moves between caches beside that is not in the model.
+        The model ignores all other traffic between caches.
         """
         read, written = (
             sum(bytes_of(spec.shape, spec.dtype) for spec in specs)
@@ -138,6 +139,6 @@ def waking_seconds(counted: Measurement) -> float:
 
 @cache
 def _modules() -> tuple[str, ...]:
-    """Folders of what the children import, without importing it here."""
+    """Folders of the modules that the children import, without importing them here."""
     found = [find_spec(name) for name in IMPORTED]
     return tuple({str(Path(spec.origin).parents[1]): None for spec in found if spec and spec.origin})

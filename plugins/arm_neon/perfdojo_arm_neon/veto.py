@@ -23,9 +23,9 @@ FULL = Requirement[Site](
 
 @dataclass(frozen=True)
 class RegisterFile:
-    """A veto: buffers whose cells are named, and that are in use together, fit the register file.
+    """A veto against programs whose buffers with named cells, in use together, exceed the register file.
 
-    What does not fit would be kept in memory, which is what a program with such a location says it is not.
+    Compilers would keep the excess in memory, although the location promises registers.
     """
 
     most: int
@@ -36,7 +36,7 @@ class RegisterFile:
         crowd = fullest(after, dialect)
         wanted = sum(crowd.values())
         if wanted <= self.most or sum(fullest(before, dialect).values()) >= wanted:
-            return None  # a program that was too full already may be mended step by step
+            return None  # a program that exceeded the registers before may be repaired step by step
         statement = next(iter(after.occurrences[next(iter(crowd))])).statement
         names = ", ".join(sorted(crowd))
         arrays = tuple([array for name in sorted(crowd) for array in _arrays(after, name)])
@@ -50,7 +50,8 @@ def _arrays(program: Program, buffer: str) -> tuple[str, ...]:
 
 
 def fullest(program: Program, dialect: Dialect) -> dict[str, int]:
-    """The buffers with named cells in use together that take the most registers, and how many each."""
+    """The buffers with named cells, in use together, that take the most registers, with the number for
+    each."""
     named = [b for b in program.buffers if dialect.locations[b.location].constant_subscripts]
     uses = {b.name: _use(program, b) for b in named if program.occurrences[b.name]}
     if not uses:
@@ -69,7 +70,7 @@ def _use(program: Program, buffer: Buffer) -> tuple[Path, Path]:
     paths = sorted(o.path for o in program.occurrences[buffer.name])
     depth = common_depth(paths)
     last = paths[-1]
-    # All of the last child of the scope around the accesses; what it holds comes before this.
+    # The end of the last child of the scope around the accesses: a path behind everything in it.
     return paths[0][: depth + 1], (*last[: depth + 1], *[1 << 30] * (len(last) - depth))
 
 

@@ -1,4 +1,4 @@
-"""The emitted C: golden texts, what the header brings, and that both cross compilers take it."""
+"""The emitted C: golden texts, the definitions of the header, and both cross compilers accept it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The emulated core: it computes what the hardware would, and a hostile file is refused with words."""
+"""The emulated core: it computes the same as hardware, and refuses a hostile file with a message."""
 
 from __future__ import annotations
 

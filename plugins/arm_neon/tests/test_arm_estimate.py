@@ -23,7 +23,7 @@ TIMED = RunRequest(repeats=3, want_outputs=False, timeout_s=60)
 
 
 def test_every_instruction_is_known(golden: Callable[[str, str], None]) -> None:
-    """Kinds and what a dry run leaves, for the instructions that compilers make of kernels."""
+    """Kinds of the instructions in compiled kernels, and those that a dry run keeps."""
     lines = [GOLDEN.read_text().partition("\n")[0]]
     for line in instructions(str(GOLDEN)):
         left = without_values(line.word)

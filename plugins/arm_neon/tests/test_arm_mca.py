@@ -44,7 +44,7 @@ def mca_cycles(lines: list[str]) -> float:
 def test_instructions_of_sve_cost_what_llvm_says() -> None:
     """Latency to the cycle, and how many may start in one; each by itself."""
     golden = Path(__file__).parent / "golden" / "instructions.txt"
-    # A prefix must not stand alone, and of a prefetch nobody waits for a result.
+    # A prefix must not be alone, and nothing waits for the result of a prefetch.
     lines = [l for l in instructions(str(golden)) if is_sve(l.word) and l.text[:4] not in ("movp", "prfw")]
     command = [str(MCA), "-mtriple=aarch64", "-mcpu=neoverse-v2", "-instruction-tables", "-"]
     text = "\n".join([*(line.text for line in lines), ""])

@@ -8,7 +8,7 @@ from perfdojo_sdk.measure.gpu_hooks import GpuHooks
 
 PERFDOJO_API = (0, 3)
 
-#: Stands above the header of a library.
+#: A comment at the top of a library's header.
 NOTICE = """\
 /* Pointers are the GPU's, at multiples of 16 bytes; `threads` does not matter. Compile the sources of this
  * library with nvcc -arch=sm_90 to get these functions; NAME_on takes a stream as its last argument. A call

@@ -1,7 +1,8 @@
-"""CUDA sources to machine code of the GPU, with what the assembler says about registers and memory.
+"""The compiler of CUDA sources to machine code of the GPU, with the assembler's report of registers and
+memory.
 
-NVRTC from the package index does it without a driver or a toolkit; nvcc does where it is installed. A machine
-with neither still runs kernels in emulation, and says that nothing was compiled for the GPU.
+NVRTC from the package index needs no driver and no toolkit; otherwise nvcc is used if it is installed. A
+machine with neither still runs kernels in emulation, and reports that nothing was compiled for the GPU.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, Resources
 from perfdojo_sdk.measure.tools import run_tool, write_sources
 
-#: What NVRTC has built in, and a source may include.
+#: Headers that NVRTC has built in, and that a source may include.
 _BUILT_IN = ("math.h", "stdint.h", "stddef.h")
 _MOST_NOTES = 4000
-#: What NVRTC takes from its cache comes without the assembler's words, and so without registers and spills.
+#: An option against NVRTC's cache: cached code comes without the assembler's report of registers and spills.
 _NO_CACHE = ("--no-cache",)
 _CACHES_SINCE = (12, 8)
 NVCC_TIMEOUT_S = 120.0
@@ -43,7 +44,7 @@ def nvrtc() -> Any:
         from cuda.bindings import nvrtc as module
 
         error, _, _ = module.nvrtcVersion()
-    except Exception:  # a missing or broken library; the binding raises what it likes
+    except Exception:  # a missing or broken library, for which the binding may raise anything
         return None
     return module if error == module.nvrtcResult.NVRTC_SUCCESS else None
 
@@ -83,7 +84,7 @@ def _by_nvrtc(source: KernelSource, arch: str) -> DeviceCode | Failure:
 
 def _text(size_of: Any, get: Any, program: Any) -> bytes:
     _, size = size_of(program)
-    # Memory of its own: bytes of length one are a single object of the whole interpreter.
+    # A new buffer: bytes objects of length one are shared in the whole interpreter.
     buffer = bytearray(size)
     get(program, buffer)
     return bytes(buffer)
@@ -128,7 +129,7 @@ _FIGURES: Mapping[str, re.Pattern[str]] = {
 
 
 def resources_of(said: str) -> tuple[Resources, ...]:
-    """The figures in the assembler's own words, kernel by kernel, in the order of their names."""
+    """The figures in the assembler's report, kernel by kernel, in the order of their names."""
     parts = _ENTRY.split(said)[1:]
     found = []
     for name, text in zip(parts[::2], parts[1::2], strict=True):

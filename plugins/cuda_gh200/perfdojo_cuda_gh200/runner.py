@@ -10,13 +10,13 @@ from perfdojo_cuda_gh200.driver import gpu_name, on_gpu
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.measure.gpu_runner import DeviceCode, GpuRunner
 
-#: The child process beside the GPU.
+#: The command of the child process that uses the GPU.
 WORKER = (sys.executable, "-P", "-m", "perfdojo_cuda_gh200.gpu_worker")
 
 
 @dataclass(frozen=True)
 class CudaRunner(GpuRunner):
-    """A value: it pickles, and holds no device."""
+    """A runner as plain data: it can be pickled, and holds no device."""
 
     def compile_for_device(self, source: KernelSource) -> DeviceCode | Failure | None:
         return compile_for_gpu(source, self.capabilities.options["arch"])

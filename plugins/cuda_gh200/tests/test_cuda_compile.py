@@ -1,4 +1,4 @@
-"""NVRTC through a stand-in: what a machine with a driver makes of it."""
+"""Compilation by NVRTC, through a stand-in, as on a machine with a driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs in CUDA: who runs what, where buffers live, where barriers stand."""
+"""Programs in CUDA: the threads of each part, the places of buffers, the barriers."""
 
 from __future__ import annotations
 

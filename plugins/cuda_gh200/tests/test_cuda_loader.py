@@ -1,4 +1,4 @@
-"""Kernels called from Python: what is launched, which arrays are refused; a stand-in is the driver."""
+"""Kernels called from Python: launches and refused arrays, with a stand-in for the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of tf32 and bf16 on tensor cores: who gets them, what they compute, what becomes of them."""
+"""Products of tf32 and bf16 on tensor cores: permission, results, machine code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reduced import reduce_trace
 
 MULTIPLY = "pd_tile_multiply_"
-#: What tensor cores multiply; more digits first, as the expert plays them.
+#: Dtypes that tensor cores multiply, in the order in which the expert plays them: more digits first.
 DTYPES = ("tf32", "bf16")
 
 #: Two warps, each with two tiles; slices of both operands rounded on their way into shared memory.

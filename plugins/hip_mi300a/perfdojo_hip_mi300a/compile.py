@@ -1,8 +1,9 @@
-"""HIP sources to a code object, with what the compiler says about registers and memory.
+"""The compiler of HIP sources to a code object, with the compiler's report of registers and memory.
 
-The clang of the ``ziglang`` wheel does it without ROCm: to assembly, whose metadata say what a kernel needs,
-and from there to the file that the driver loads. A kernel that calls a function of ROCm's own library (log,
-tanh, erf, exp in f64) gets no code object from it; hipcc compiles that, and all where only it is there.
+The clang of the ``ziglang`` wheel needs no ROCm: it makes assembly, whose metadata have the resources of a
+kernel, and from that the file that the driver loads. It cannot compile a kernel that calls a function of
+ROCm's own library (log, tanh, erf, exp in f64); hipcc does that, and compiles all kernels if there is no such
+wheel.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ OLDEST_ROCM = 6
 _MOST_NOTES = 4000
 _ZIG = (sys.executable, "-m", "ziglang")
 
-#: Functions that only ROCm's library has, as the linker misses them.
+#: The linker's message for a missing function that only ROCm's library has.
 _DEVICE_LIBRARY = re.compile(r"undefined.*symbol: (exp|log|tanh|erf)$", re.MULTILINE)
 
 #: Field of the code object's metadata -> the name of the figure.
@@ -70,7 +71,7 @@ def compile_for_gpu(source: KernelSource, arch: str) -> DeviceCode | Failure | N
 
 
 def _by_zig(source: KernelSource, arch: str) -> DeviceCode | Failure | None:
-    """None where the source needs ROCm's library."""
+    """The code object by zig's clang; None where the source needs ROCm's library."""
     # No fast-math: division, square root and denormal numbers are exact, as the language says.
     hip = ["-x", "hip", "--cuda-device-only", f"--offload-arch={arch}", "-nogpulib", "-nogpuinc"]
     hip += ["-DPD_DEVICE_ONLY", "-nostdinc", "-I.", "-std=c++17", "-O3", "-S"]
@@ -95,7 +96,7 @@ def _by_hipcc(source: KernelSource, arch: str) -> DeviceCode | Failure:
 def _run(
     source: KernelSource, more: Mapping[str, str], steps: Sequence[Sequence[str]], toolchain: str
 ) -> DeviceCode | Failure:
-    """The commands one after the other, which leave ``k.s`` and ``k.hsaco``."""
+    """Run commands, which leave ``k.s`` and ``k.hsaco``; the code in these."""
     with tempfile.TemporaryDirectory(prefix="perfdojo-hip-") as folder:
         refused = write_sources(folder, {f"{source.symbol}.hip": source.code, **more, **source.support})
         if refused:
@@ -117,7 +118,7 @@ _OCCUPANCY = re.compile(r"^; Occupancy: (\d+)", re.MULTILINE)
 
 
 def resources_of(assembly: str) -> tuple[Resources, ...]:
-    """Resources of each kernel by the assembly's metadata; waves on a SIMD unit, where it tells them all."""
+    """Resources of each kernel by the assembly's metadata, with waves on a SIMD unit if all are known."""
     found = _METADATA.search(assembly)
     kernels = yaml.safe_load(found[1].rstrip())["amdhsa.kernels"] if found else []
     waves = [int(count) for count in _OCCUPANCY.findall(assembly)]

@@ -1,4 +1,4 @@
-"""The doctor's probes: a machine needs a C++ compiler, and beyond that only what runs on the GPU itself."""
+"""The doctor's probes: a C++ compiler, which is required, and the parts that the GPU itself needs."""
 
 from __future__ import annotations
 

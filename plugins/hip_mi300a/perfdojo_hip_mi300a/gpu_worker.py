@@ -1,4 +1,4 @@
-"""The child process beside the GPU: a job on stdin, what became of it on stdout."""
+"""The child process that uses the GPU: it reads a job from a file and writes the result to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels called from Python on tensors of ROCm: what is launched and what is refused, on the stand-in.
+"""Kernels called from Python on tensors of ROCm: launches and refusals, on the stand-in.
 
 What arrays are taken is the SDK's, and tested with the other GPU's loader.
 """

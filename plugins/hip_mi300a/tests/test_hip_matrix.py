@@ -1,4 +1,4 @@
-"""Products on matrix units: what the expert plays, what it computes, what the compiler makes of it."""
+"""Products on matrix units: the expert's games, their results, their machine code."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from perfdojo_riscv_snitch.simulator import Simulation
 from perfdojo_sdk.hookspecs.services import TimeBreakdown, TimePart
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
-#: Of the cycles that a kernel spends computing, so many let it count as bound by the FPU.
+#: Least fraction of cycles spent on computing for a kernel to count as bound by the FPU.
 BUSY = 0.85
 
 

@@ -1,10 +1,10 @@
-"""A call of a kernel on the simulator: where its arrays lie, and what it must leave alone.
+"""A call of a kernel on the simulator: the places of its arrays, and checks of what it must not change.
 
 Arrays lie one after the other from the start of TCDM, each on a multiple of 64 bytes with 64 bytes
-between them; the stack grows down from 64 bytes before its end. Whoever writes between them, or into
-what the caller has on the stack, is seen, and whoever reads there gives two results. So does whoever
-reads a register, or relies on a setting of a stream, that nobody has set: the first call finds zeros
-there, the second does not.
+between them; the stack grows down from 64 bytes before its end. A kernel that writes between arrays, or
+into the caller's part of the stack, is detected, and one that reads there gives different results in the
+two calls. So does a kernel that reads a register, or relies on a setting of a stream, that was not set: the
+first call finds zeros there, the second does not.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, RunReques
 from perfdojo_sdk.measure.kernel_calls import CARRIER, poison_of
 
 GUARD = 64
-#: What lies around arrays in the first and in the second call: numbers, and NaN in every type of float.
-#: Whoever reads it and uses it gives two results.
+#: Bytes around arrays in the first and in the second call: numbers, and NaN in every type of float. A kernel
+#: that reads and uses them gives two different results.
 _FILL = (0xA5, 0xFF)
-#: What registers hold that a caller sets to nothing in particular: as f64, and as two f32, numbers; as one
-#: f32, none.
+#: The content of registers that a caller does not set: numbers as f64 and as two f32, and no number as one
+#: f32.
 _LEFT_IN_INTEGERS, LEFT_IN_FLOATS = 0x5A5A5A58, 0x46293E59_46293E59
-#: Memory of the simulator itself, beside that of what it simulates.
+#: Memory for the simulator itself, in addition to the simulated memory.
 _OWN_BYTES = 1 << 28
-#: Sets of inputs that one child runs: each has all of TCDM, in and out.
+#: Most sets of inputs that one child runs: for each, all of TCDM goes in and out.
 _SETS_AT_ONCE = 64
-#: Beyond this a kernel is taken to run for ever: two minutes of simulated time.
+#: Cycles after which a kernel counts as hanging: two minutes of simulated time.
 MAX_CYCLES = 500_000_000
 
 #: Calls the kernel whose address is in t3 and measures it; arguments are in place.
@@ -76,17 +76,18 @@ class Call:
     kernel: Program
     places: tuple[Place, ...]
     inputs: int
-    """So many of the places are inputs."""
+    """Number of the places that are inputs, which come first."""
     registers: Mapping[str, int]
     stack: Mapping[int, bytes]
-    """Arguments that find no register."""
+    """Arguments beyond those in registers."""
 
     @property
     def outputs(self) -> tuple[Place, ...]:
         return self.places[self.inputs : -1]
 
     def gaps(self) -> list[tuple[int, int]]:
-        """(offset in TCDM, bytes) of what is not the kernel's: between arrays, and above its stack."""
+        """(offset in TCDM, bytes) of memory that the kernel must not use: between arrays, and above its
+        stack."""
         ends = [(p.address - TCDM_BASE, p.size) for p in self.places]
         found, at = [], 0
         for start, count in ends:
@@ -105,7 +106,7 @@ class Start:
     """TCDM."""
     registers: Mapping[str, int]
     used: bool = False
-    """Stream registers hold what an earlier kernel left there."""
+    """True if stream registers hold values of an earlier kernel."""
     late: int = 0
     """Flags for contention of the memory: ``LATE_STREAMS`` delays streams, ``LATE_ACCESSES`` loads and
     stores."""
@@ -183,8 +184,8 @@ def _start_of_set(call: Call, request: RunRequest, number: int) -> Start:
 
 
 def prepare_call(artifact: Artifact, shift: int = 0, less: int = 0, code: str = _CALL) -> Call | Failure:
-    """A call of the kernel by ``code``, with its arrays laid out, ``shift`` bytes further on, and told of so
-    many bytes of workspace ``less`` than there are; DojoError when the object is none."""
+    """A call of the kernel by ``code``, with its arrays laid out, ``shift`` bytes further on, and with
+    ``less`` bytes of workspace fewer than it needs; DojoError when the object is malformed."""
     program = load_elf(artifact.content, artifact.symbol)
     size = workspace_bytes(program, artifact.symbol)
     if isinstance(size, Failure):
@@ -250,7 +251,7 @@ def start_of(call: Call, request: RunRequest, variant: int = 0) -> Start:
 
 
 def replaced(start: Start, floats: int = LEFT_IN_FLOATS) -> Start:
-    """The start with something in every register that carries no argument, and in those of streams."""
+    """The start with arbitrary values in the registers of streams, and in all that carry no argument."""
     integers = dict.fromkeys((name for name in INTEGER_NAMES if name != "zero"), _LEFT_IN_INTEGERS)
     return Start(
         start.memory, {**integers, **dict.fromkeys(FLOAT_NAMES, floats), **start.registers}, used=True
@@ -285,7 +286,7 @@ def wrong_in(call: Call, start: Start, result: Outcome) -> Failure | None:
 
 
 def _disagree(call: Call, first: Outcome, second: Outcome) -> Failure | None:
-    """Two calls that started with different bits in the outputs end with the same."""
+    """The failure if two calls that started with different bits in the outputs end with different outputs."""
     for place in call.outputs:
         start = place.address - TCDM_BASE
         one, other = (r.memory[start : start + place.size] for r in (first, second))
@@ -335,7 +336,7 @@ def execute(call: Call, starts: Sequence[Start], request: RunRequest) -> list[Si
 
 
 def on_model(call: Call, starts: Sequence[Start], request: RunRequest) -> list[cluster.Outcome] | Failure:
-    """The same on the model of the hardware that the environment names, with its own registers."""
+    """The same on the hardware model that an environment variable names, which sets registers itself."""
     last = call.places[-1]
     used = TCDM_BYTES if call.stack else min(last.address - TCDM_BASE + last.size + GUARD, TCDM_BYTES)
     found = []

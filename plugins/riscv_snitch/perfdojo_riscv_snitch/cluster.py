@@ -1,10 +1,10 @@
 """Kernels on the hardware's own model: a Verilator binary of ``snitch_cluster``.
 
 The binary takes the path of an executable and runs it on all cores; it talks to the host as RISC-V tests do,
-through the words ``tohost`` and ``fromhost`` in the executable. Ours holds, in the memory at 0x80000000, a
-few instructions to start with, the kernel, and a picture of the TCDM. Core 0 copies the picture to the TCDM,
-calls the kernel, does both once more (the first call fills the instruction cache), and writes cycles, status
-and the used part of the TCDM to its standard output by the host's system call. The other cores sleep.
+through the words ``tohost`` and ``fromhost`` in the executable. Ours contains, in the memory at 0x80000000,
+some start-up code, the kernel, and an image of the TCDM. Core 0 copies the image to the TCDM, calls the
+kernel, does both once more (the first call fills the instruction cache), and writes cycles, status and the
+used part of the TCDM to its standard output by the host's system call. The other cores sleep.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from perfdojo_riscv_snitch.program import CODE_BASE, TCDM_BASE, Program
 from perfdojo_sdk.hookspecs.services import Probe
 from perfdojo_sdk.hookspecs.types import Failure
 
-#: Names the binary. Unset: kernels run on the simulator of this package.
+#: Environment variable that names the binary; if it is unset, kernels run on this package's simulator.
 VARIABLE = "PERFDOJO_SNITCH_VERILATOR"
 
 MAGIC = b"PDSNITCH"
-#: Where things lie, from the start of the memory at 0x80000000.
+#: Offsets of the program, the result and the host's words from the start of the memory at 0x80000000.
 _IMAGE, _RESULT, _HOST = 0x100000, 0x140000, 0x180000
 #: ``tohost``, ``fromhost`` and the block of a system call, a line of the cache each.
 _TOHOST, _FROMHOST, _CALL = (CODE_BASE + _HOST + 64 * k for k in range(3))
 _WRITE = 64
 _HEAD = struct.Struct("<8sII")
 _SAID_MOST = 4 << 20
-"""Bytes of output beyond which a model is taken to talk without end."""
+"""Most bytes of output; a model that writes more is stopped."""
 
 _RISCV, _EXECUTABLE, _LOAD, _DOUBLE_FLOAT_ABI = 243, 2, 1, 4
 _NOTHING, _PROGBITS, _SYMTAB, _STRTAB = 0, 1, 2, 3
@@ -125,7 +125,7 @@ def execute(
 ) -> Outcome | Failure:
     """Call the function whose address is in t3 on a TCDM that starts with ``image``.
 
-    ``used``: so many bytes of the TCDM come back, all else is taken to be as it was.
+    ``used``: number of bytes of the TCDM that come back; the rest counts as unchanged.
     """
     used = -(-used // 8) * 8
     with tempfile.TemporaryDirectory(prefix="perfdojo-snitch-") as folder:
@@ -146,7 +146,7 @@ def execute(
 def _run(folder: str, seconds: float) -> bytes | Failure:
     """Run the model in ``folder`` for at most ``seconds``; its standard output, or the failure."""
     with open(Path(folder, "said"), "w+b") as said, open(Path(folder, "errors"), "w+b") as errors:
-        # The shell keeps a model that talks without end from filling the disk.
+        # The shell's limit keeps a model with endless output from filling the disk.
         limited = ("/bin/sh", "-c", f'ulimit -f {_SAID_MOST // 512}; exec "$0" "$1"')
         try:
             model = subprocess.Popen(

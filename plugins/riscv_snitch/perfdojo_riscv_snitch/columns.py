@@ -1,11 +1,11 @@
-"""Products of f32 two columns at a time, of f16 four: rows of the second factor in words, numbers of the
-first for all lanes.
+"""Matrix products two columns of f32 at a time, or four of f16: words of the second factor's rows, and
+numbers of the first factor in all lanes.
 
-Where results lie next to each other and the terms of one do not, two results share a register. A block of
-two rows and eight pairs of columns is kept in registers, or of four rows and four pairs where rows are short;
-for each term, a number of each row is loaded, and each pair that a mover brings is used for all rows. Loads
-have addresses, so the integer core runs this loop. In the low block, those of four terms come first: there
-are registers for them, and nothing waits for a load.
+If results lie next to each other and the terms of one do not, two results share a register. A block of two
+rows and eight pairs of columns is kept in registers, or one of four rows and four pairs if rows are short.
+For each term, a number of each row is loaded, and each pair from a mover is used for all rows. Loads have
+addresses, so the integer core runs this loop. In the low block, the loads of four terms come first: there are
+registers for them, and no instruction waits for a load.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from perfdojo_sdk.search.play import Play
 
 #: Rows and words of columns in a block.
 SQUARE, LOW = (4, 4), (2, 8)
-#: Terms that are written out, so that the loop costs less.
+#: Number of terms that are unrolled, so that the loop costs less.
 TERMS = 4
 
 

@@ -25,10 +25,10 @@ from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.tools import run_tool, write_sources
 
 GCC = "riscv64-unknown-elf-gcc"
-#: What the core does in software: with C for it, and without.
+#: Operations that the core does in software: those with code in C, and those without.
 WRITTEN = frozenset({"div", "exp", "sqrt"})
 MISSING = frozenset({"log", "tanh", "erf"})
-#: Constants of the program lie here, above the arrays and below the stack.
+#: Address of the program's constants, above the arrays and below the stack.
 DATA = TCDM_BASE + 96 * 1024
 _ARRAYS_MOST = 90 * 1024
 _TIMEOUT_S = 120

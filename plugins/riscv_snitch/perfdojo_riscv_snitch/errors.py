@@ -5,7 +5,7 @@ from __future__ import annotations
 from perfdojo_riscv_snitch.program import SourceLine
 from perfdojo_sdk.core.errors import DojoError, SourceSpan
 
-#: What to try, by code.
+#: Error code -> what to try.
 _HINTS = {
     "PD-S001": "there is no divider, no DMA, no compressed code; csrsi and csrci switch the streams",
     "PD-S002": "end the program with `ecall`",

@@ -1,4 +1,5 @@
-"""The SDK's executions that a simulator of one core has a use for: each shows what no plain call does."""
+"""The SDK's executions that make sense on a simulator of one core: each shows faults that a plain call
+hides."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from perfdojo_riscv_snitch.simulator.native import LATE_ACCESSES, LATE_STREAMS
 from perfdojo_sdk.core.interface import EXECUTIONS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest
 
-#: Callers give arrays and a workspace that start at multiples of so many bytes.
+#: Alignment in bytes that callers guarantee for arrays and the workspace.
 _ALIGNMENT = 8
-#: What registers hold in such a call: 1e30 as one f32.
+#: The content of registers in such a call: 1e30 as one f32.
 _LEFT_AS_F32 = 0xFFFFFFFF_7149F2CA
-#: What a callee leaves as it is (RISC-V ELF psABI), by the bits that the caller puts there.
+#: Registers that a callee must preserve (RISC-V ELF psABI) -> the bits that the caller puts there.
 _KEPT = {name: 0x5EED0000 + 0x111 * k for k, name in enumerate([*(f"s{k}" for k in range(12)), "gp", "tp"])}
 _KEPT_FLOATS = {f"fs{k}": _KEPT[f"s{k}"] for k in range(12)}
 #: A call after the kept integers were copied into the kept FP registers; then a number goes through
@@ -29,7 +30,7 @@ _KEEPING = (
     "; ".join(f"fcvt.d.w fs{k}, s{k}" for k in range(12))
     + "; jalr ra, 0(t3); fence; mv t6, a0; fcvt.d.w ft0, s1; fcvt.w.d t5, ft0; ecall"
 )
-#: As many calls as s11 says, with the same arguments; the caller ends at once when the last returns.
+#: Code for as many calls as s11 says, with the same arguments; the caller ends as soon as the last returns.
 _AGAIN = "; ".join(
     [
         *(f"mv s{k + 2}, a{k}" for k in range(8)),
@@ -43,7 +44,7 @@ _AGAIN = "; ".join(
         "2: ecall",
     ]
 )
-#: So many calls in a row, and of a long kernel as many as take so many cycles, but two.
+#: Most calls in a row, and most cycles for them; at least two calls are made.
 _CALLS, _CYCLES = 50, 500_000
 
 Arrays: TypeAlias = Mapping[str, "np.ndarray[Any, Any]"]
@@ -53,9 +54,9 @@ Action: TypeAlias = Callable[[Artifact, RunRequest, Arrays, int], "Failure | Non
 def put_through(
     artifact: Artifact, request: RunRequest, expected: Arrays, cycles: int
 ) -> tuple[str, ...] | Failure:
-    """The request's executions that a simulator of one core has a use for, or how the kernel fails in one.
+    """Run the request's executions that make sense on a simulator of one core; their names, or a failure.
 
-    ``expected`` is what a plain call gave, which took so many ``cycles``.
+    ``expected``: the results of a plain call, which took ``cycles``.
     """
     done: list[str] = []
     for name, action in _ACTIONS.items():
@@ -68,7 +69,7 @@ def put_through(
 
 
 def _misaligned(artifact: Artifact, request: RunRequest, expected: Arrays, _: int) -> Failure | None:
-    """Arrays that start at multiples of eight bytes and of no more, and registers with one f32 in each."""
+    """Call with arrays that are aligned to eight bytes and no more, and with one f32 in each register."""
     call = prepare_call(artifact, shift=_ALIGNMENT)
     if isinstance(call, Failure):
         return None if call.reason == "memory" else call
@@ -101,13 +102,13 @@ def _short_of_workspace(artifact: Artifact, request: RunRequest, _: Arrays, __: 
 
 
 def _left_as_it_was(artifact: Artifact, request: RunRequest, _: Arrays, __: int) -> Failure | None:
-    """The core after the call: registers that are the caller's, rounding, streams."""
+    """Compare the core's state after the call: registers of the caller, rounding mode, streams."""
     call = prepare_call(artifact, code=_KEEPING)
     if isinstance(call, Failure):
         return call
     call = replace(call, registers={**_KEPT, **call.registers})
     start = start_of(call, request)
-    # A loop too many of a stream ends at once where its bound is zero, and stays where it is none.
+    # A loop too many of a stream ends at once if its bound is zero, and remains if it is not.
     finished = execute(call, [start, replaced(start)], request)
     if isinstance(finished, Failure):
         return finished
@@ -130,12 +131,13 @@ def _changed_by(call: Call, after: Simulation) -> Failure | None:
 
 
 def _in_a_row(artifact: Artifact, request: RunRequest, expected: Arrays, cycles: int) -> Failure | None:
-    """Calls without a pause, while others keep the memory busy; when one returns, all is stored."""
+    """Call repeatedly without a pause, with contention for the memory; all results must be stored when a call
+    returns."""
     call = prepare_call(artifact, code=_AGAIN)
     if isinstance(call, Failure):
         return call
     start = start_of(call, request)
-    # What one call leaves in memory hides from the next that it read too early: so also one call alone.
+    # Also make one call alone: results of an earlier call would hide that a call reads too early.
     counts = (1, max(2, min(_CALLS, _CYCLES // max(cycles, 1))))
     starts = [
         replace(start, registers={**start.registers, "s11": count}, late=late)

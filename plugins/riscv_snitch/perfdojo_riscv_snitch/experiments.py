@@ -1,9 +1,9 @@
-"""The paper's figures 8 and 9: what passes make of micro-kernels, on the simulator.
+"""The paper's figures 8 and 9: results of passes on micro-kernels, on the simulator.
 
-Figure 8 shows the fraction of peak that the passes naive, greedy and heuristic reach. Figure 9 puts the
-heuristic's cycles beside those of tuned programs on record, of what a C compiler makes of the naive program
-and of what the xDSL compiler makes of the kernel, all simulated here, and beside cycles that others published
-for xDSL and for hand-written code (Lopoukhine et al., CGO 2025).
+Figure 8 shows the fraction of peak that the passes naive, greedy and heuristic reach. Figure 9 compares the
+heuristic's cycles with those of recorded tuned programs, of the naive program compiled by a C compiler, and
+of the kernel compiled by xDSL, all simulated here, and with published cycles of xDSL and of hand-written code
+(Lopoukhine et al., CGO 2025).
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Small ones of each kind.
+#: Small kernels of each kind, for the quick form.
 QUICK = (
     "dsum[4,4] drelu[4,4] dconv3x3[4,4] dmaxpool[4,4] dmatmul[4,16,8] ddot[128] ssum[40,40] saxpy[64]"
     " smatmul_transb[4,16,16]"
 )
 
-#: Kernel -> cycles that are published: of the xDSL compiler's code, and of hand-written code.
+#: Kernel -> published cycles of the xDSL compiler's code; next, of hand-written code.
 XDSL: Mapping[str, int] = {
     "dmatmul[4,16,8]": 668, "dmatmul[8,8,8]": 748, "dmatmul[1,200,5]": 1056, "dmatmul[4,32,32]": 4485,
     "dmatmul[4,64,64]": 17099, "dmatmul_transb[4,16,16]": 1244, "dconv3x3[4,4]": 248,
@@ -87,7 +87,7 @@ def fig8(request: ExperimentRequest) -> ExperimentResult:
     return _written(request, "fig8", text, data, series, "fraction of peak (simulated)")
 
 
-#: Column of figure 9 -> where its cycles are from.
+#: Column of figure 9 -> the origin of its cycles.
 PROVENANCE: Mapping[str, str] = {
     "heuristic": "simulated",
     "tuned": "simulated",
@@ -271,7 +271,7 @@ def _title(kernel: Kernel) -> str:
 
 
 def _mean(numbers: Iterator[float] | Sequence[float]) -> float:
-    """Geometric; 0 of nothing."""
+    """The geometric mean; 0 if there are no numbers."""
     logs = [log(number) for number in numbers]
     return exp(sum(logs) / len(logs)) if logs else 0.0
 

@@ -1,6 +1,6 @@
 /* Division, root and exponential as a C programmer would write them for a core that has none of them: an
  * estimate from the bits of the exponent, Newton's iteration, and a polynomial. For ordinary arguments the
- * steps are those of the plugin's own code; others end with what is close. To compare with, not for kernels. */
+ * steps are those of the plugin's own code; for others the results are only close. For comparisons, not for kernels. */
 #ifndef PD_SNITCH_MATH_H
 #define PD_SNITCH_MATH_H
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""A library for a core that this machine is not: one object for the linker, and a C header."""
+"""A library for a core other than this machine's: one object for the linker, and a C header."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from perfdojo_sdk.codegen.packaging import header
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Failure, KernelSource, Runner
 
-#: Stands above the header that every target's library has.
+#: A comment at the top of the library's header.
 NOTICE = """\
 /* For a Snitch core, in the calling convention ilp32d. Arrays and workspace lie in TCDM and start at
  * multiples of 8 bytes. Streams are off when a kernel is called and after it returned; ft0, ft1 and ft2 are

@@ -1,8 +1,9 @@
-"""Sums of f32 two terms at a time, of f16 four: partial sums in words, whose lanes are added up at the end.
+"""Sums two terms of f32 at a time, or four of f16: partial sums in words, whose lanes are added up at the
+end.
 
-Where both factors of a product, or the terms of a sum, lie next to each other along the sum, each pair is
-one word for a mover and one instruction for the FPU. Eight pairs of partial sums are interleaved; a sum of
-its own adds up their halves, and two results of f32 are packed into a word for the mover that stores them.
+If both factors of a product, or the terms of a sum, lie next to each other along the sum, each pair is one
+word for a mover and one instruction for the FPU. Eight pairs of partial sums are interleaved; another sum
+adds up their halves, and two results of f32 are packed into a word for the mover that stores them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def packed(play: Play, place: str) -> None:
 
 
 def _several(play: Play, place: str, terms: str) -> None:
-    """A scope of independent sums: several of them at once."""
+    """Play a scope of independent sums: several of them at once."""
     size, width = play.scope(place).size, lanes_of(play, place)
     group = next((n for n in range(MOST, 1, -1) if size % n == 0), 0)
     if not group:
@@ -74,7 +75,7 @@ def _several(play: Play, place: str, terms: str) -> None:
 
 
 def _one(play: Play, loops: Sequence[str]) -> None:
-    """One sum over all iterations, as a few sums of pairs."""
+    """Play one sum over all iterations as a few sums of pairs."""
     place = collapsed(play, loops)
     [leaf] = several(play.scope(place).leaves, 1, "statements")
     path = play.program.paths[place]
@@ -96,7 +97,8 @@ def _using(play: Play, path: Path, buffers: Collection[str]) -> list[str]:
 
 
 def _finish(play: Play, nests: Sequence[str], pairs: Sequence[str], grouped: bool) -> None:
-    """Streams and repetition for partial sums, given the lanes of their start, their terms and their ends.
+    """Add streams and repetition for partial sums, given the lanes of their start, their terms and their
+    ends.
 
     ``nests``: all scopes that the sums were made of. ``grouped``: whether a scope of several sums stands
     around each of them.
@@ -115,7 +117,7 @@ def _finish(play: Play, nests: Sequence[str], pairs: Sequence[str], grouped: boo
     for array in arrays(play, terms, written=False):
         varies = any(level in t.access.levels for t in play.scope(terms).touches[array])
         staged.append(staged_in_pairs(play, "stage_read", terms if varies else group, array))
-    for name in staged:  # once all are contracted, so that none is too large for the memory
+    for name in staged:  # only now, when all are contracted and none is too large for the memory
         free_mover(play, name)
     for nest in nests:
         for scope in perfect(play, nest):

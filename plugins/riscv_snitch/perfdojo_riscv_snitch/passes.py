@@ -1,9 +1,9 @@
-"""The expert's pass: streams for what a nest reads and writes, interleaved accumulators, repeated bodies.
+"""The expert's pass: streams for a nest's operands and results, interleaved accumulators, repeated bodies.
 
-As in the paper's section 4.1, a loop is tiled by four and the four are brought inside and written out, so
-that each fused multiply-add finds its accumulator ready. Operands are then staged into stream registers and
-results out of them, and what is left of the innermost loop is repeated by the sequencer. A step that is not
-legal is left out; the builder measures what came out against the program without it.
+As in the paper's section 4.1, a loop is tiled by four, and the four are moved inside and unrolled, so that
+each fused multiply-add finds its accumulator ready. Operands are then staged into stream registers and
+results out of them, and the rest of the innermost loop is repeated by the sequencer. A step that is not legal
+is left out; the builder compares the results with those without the steps.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from perfdojo_sdk.search.strategies import StartPass
 
 #: Cycles from a fused multiply-add to one that needs its result.
 LATENCY = 4
-#: So many elements are few.
+#: Most elements that count as few.
 FEW = 16
 #: Most accumulators at once, where the size has no better divisor.
 MOST = 8
@@ -92,7 +92,7 @@ def greedy(root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
 
 
 def _tried(play: Play, nest: Callable[[Play, str], None], place: str) -> None:
-    """Play a plan on one nest; where it does not fit, the nest stays as it is."""
+    """Play a plan on one nest; if it does not fit, leave the nest unchanged."""
     kept = play.trace
     try:
         nest(play, place)
@@ -148,7 +148,7 @@ def _plain(play: Play, place: str) -> None:
 
 
 def _unrolled(play: Play, place: str) -> None:
-    """A few independent elements, written out: no stream has to be set up."""
+    """Unroll a few independent elements, for which no stream has to be set up."""
     loops = perfect(play, place)
     leaves = play.scope(place).leaves
     if any(prod(leaf.sizes) > FEW or len(leaf.sizes) > len(loops) for leaf in leaves):
@@ -160,7 +160,7 @@ def _unrolled(play: Play, place: str) -> None:
 
 
 def _nest(play: Play, place: str, most: int = 0) -> None:
-    """``most``: accumulators at once; 0 for one after the other."""
+    """Play one nest. ``most``: accumulators at once; 0 for one after the other."""
     loops = perfect(play, place)
     inner = play.scope(loops[-1])
     statements = [child for child in inner.body if isinstance(child, Statement)]
@@ -177,7 +177,7 @@ def _nest(play: Play, place: str, most: int = 0) -> None:
 
 
 def _elementwise(play: Play, loops: Sequence[str]) -> None:
-    """One loop over all elements, each array through a mover, the body repeated."""
+    """Make one loop over all elements, with each array through a mover and the body repeated."""
     hoist(play, loops[0])
     kept = play.trace
     with suppress(MoveError):
@@ -197,7 +197,7 @@ def _elementwise(play: Play, loops: Sequence[str]) -> None:
 
 
 def _in_words(play: Play, loops: Sequence[str]) -> None:
-    """A word at once: every array through a mover of words. MoveError where that is not possible."""
+    """Compute a word at once, with every array through a mover. MoveError where that is not possible."""
     lanes = lanes_of(play, loops[0])
     if not lanes:
         raise MoveError("PD-T001", "no numbers of which several fit a word")
@@ -219,7 +219,7 @@ def _in_words(play: Play, loops: Sequence[str]) -> None:
 
 
 def _repeat_several(play: Play, place: str) -> None:
-    """Repeat a body without sums; where one instruction waits for another, four iterations of it at once."""
+    """Repeat a body without sums; if an instruction waits for another, run four iterations at once."""
     kept = play.trace
     leaves = play.scope(place).leaves
     if any(isinstance(a, Operation) for leaf in leaves for a in leaf.statement.value.children):
@@ -259,7 +259,7 @@ def _streamed(play: Play, place: str, must: bool) -> str:
 
 
 def _reduction(play: Play, place: str, most: int) -> None:
-    """A scope around sums: several of its iterations at once, accumulators in registers."""
+    """Play a scope around sums: several of its iterations at once, with accumulators in registers."""
     lanes = _interleave(play, place, most) if most else place
     for array in arrays(play, lanes, written=True):
         if play.may("stage_write", lanes, array=array):
@@ -279,7 +279,7 @@ def _reduction(play: Play, place: str, most: int) -> None:
 
 
 def _write_out(play: Play, path: tuple[int, ...]) -> None:
-    """Below ``path``: streams for operands, lanes written out, accumulators in registers, sums repeated."""
+    """Below ``path``, stream operands, unroll lanes, keep accumulators in registers, and repeat sums."""
     for place in list(innermost(play, path)):
         _operands(play, place)
     settle(play)
@@ -288,7 +288,7 @@ def _write_out(play: Play, path: tuple[int, ...]) -> None:
 
 
 def _sum(play: Play, loops: Sequence[str], most: int) -> None:
-    """A sum over all iterations: partial sums in registers, operands through streams."""
+    """Play a sum over all iterations: partial sums in registers, operands through streams."""
     place = collapsed(play, loops)
     (statement, *_) = [leaf.statement for leaf in play.scope(place).leaves]
     if most and play.scope(place).size % LATENCY == 0:

@@ -1,4 +1,4 @@
-"""The kernels for which others published cycles: what the passes make of them, and what bounds the result.
+"""The kernels for which others published cycles: results of the passes, and what bounds them.
 
 The table of the documentation's page is this experiment's text.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from perfdojo_sdk.hookspecs.services import ExperimentRequest, ExperimentResult
 
-#: Few, small, and of each kind.
+#: A few small kernels of each kind, for the quick form.
 QUICK = ("dfill[4,4]", "dsumpool[4,4]", "dmatmul[4,16,8]", "saxpy[64]")
 
 HEAD = ("kernel", "initial", "greedy", "expert", "of peak", "bound by", "published", "gain")

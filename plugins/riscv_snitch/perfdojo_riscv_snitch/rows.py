@@ -1,8 +1,8 @@
 """The expert's pass for kernels that divide or take exponentials: softmax, normalisation, gates.
 
-Nothing is fused: a nest of functions needs all three movers (operands, results, and the numbers of its
-functions), and the sums and products beside it run best repeated by the sequencer, each as a nest of its own.
-Divisors of rows are inverted once. Functions then run four at a time, written out.
+Nothing is fused: a nest of functions needs all three movers (for operands, results, and constants of its
+functions), and the sums and products beside it are fastest as separate nests that the sequencer repeats.
+Divisors of rows are inverted once. Functions then run four at a time, inlined.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.search.play import Play
 
-#: Instances that run side by side.
+#: Instances that run in step.
 TOGETHER = 4
-#: Most of them where the size has no such factor.
+#: Most instances if the size has no such factor.
 MOST = 8
 
 
@@ -48,7 +48,7 @@ def _divisors(value: Expression) -> set[Access]:
 
 
 def apart(play: Play, other: Callable[[Play, str], None]) -> None:
-    """Each nest by itself. ``other``: what to do with one that is not for this pass."""
+    """Play each nest by itself. ``other`` plays a nest that is not for this pass."""
     invert_divisors(play)
     nests = [node.id for node in play.program.body if isinstance(node, Scope)]
     for place in sorted(nests, key=lambda place: not _statements_have_functions(play, place)):
@@ -88,7 +88,7 @@ def _lanes(play: Play, scope: Scope) -> str:
 
 
 def _functions(play: Play, place: str) -> None:
-    """One statement with functions: a few instances in step."""
+    """Play one statement with functions: a few instances in step."""
     loops = _loops(play, place)
     inner = loops[-1]
     if len(inner.body) != 1 or not written_out(inner.leaves[0].statement.value):
@@ -105,7 +105,7 @@ def _functions(play: Play, place: str) -> None:
 
 
 def _sums(play: Play, place: str) -> None:
-    """A sum or a maximum for each row: a few rows at a time, repeated by the sequencer."""
+    """Play a sum or a maximum for each row: a few rows at a time, repeated by the sequencer."""
     outer = play.scope(place)
     if (
         len(outer.body) != 2
@@ -132,7 +132,7 @@ def _sums(play: Play, place: str) -> None:
 
 
 def _across(play: Play, place: str) -> None:
-    """Operands that change along the row and not from row to row: a few rows at a time share them."""
+    """Play a nest with operands that change along the row only: a few rows at a time share them."""
     loops = _loops(play, place)
     if len(loops) != 2:
         raise _not_for("no rows")
@@ -157,7 +157,7 @@ def _across(play: Play, place: str) -> None:
 
 
 def _across_in_pairs(play: Play, place: str) -> None:
-    """The same with two columns at once: words of a row through movers, what rows share in registers."""
+    """The same with two columns at once: words of a row through movers, shared operands in registers."""
     loops = _loops(play, place)
     if len(loops) != 2 or not of_singles(play, place):
         raise _not_for("no rows of f32")
@@ -186,7 +186,7 @@ def _across_in_pairs(play: Play, place: str) -> None:
 
 
 def _along(play: Play, place: str) -> None:
-    """Element by element: row by row through movers, repeated by the sequencer."""
+    """Play an elementwise nest row by row, through movers and repeated by the sequencer."""
     loops = _loops(play, place)
     inner = loops[-1]
     if len(loops) != 2 or not all(isinstance(child, Statement) for child in inner.body):
@@ -200,7 +200,7 @@ def _along(play: Play, place: str) -> None:
 
 
 def _in_pairs(play: Play, columns: Scope) -> None:
-    """Two f32 at once, each array through a mover."""
+    """Compute two f32 at once, with each array through a mover."""
     outer, lanes = play.split(columns.id, LANES)
     [leaf] = several(play.scope(lanes).leaves, 1, "statements")
     reads = [r.array for r in leaf.statement.reads if _in_memory(play.program, r.array)]
@@ -231,7 +231,7 @@ def _keep_what_stays(play: Play, place: str) -> None:
 
 
 def _streamed(play: Play, lanes: str, results: bool = True, kept: Sequence[str] = ()) -> str:
-    """Through movers, as far as there are: operands but ``kept``, and the result. The new id of the lanes."""
+    """Stream operands but ``kept``, and the result, as long as movers are left; returns the lanes' new id."""
     [leaf] = several(play.scope(lanes).leaves, 1, "statements")
     reads = [
         r.array for r in leaf.statement.reads if _in_memory(play.program, r.array) and r.array not in kept

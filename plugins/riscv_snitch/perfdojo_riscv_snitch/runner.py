@@ -27,10 +27,10 @@ TOOLCHAIN = "riscv_snitch assembler (rv32imafd Xssr Xfrep, ilp32d)"
 
 @dataclass(frozen=True)
 class SnitchRunner:
-    """Assembles and simulates. A value: it pickles."""
+    """A runner that assembles and simulates. Plain data, which can be pickled."""
 
     clock_hz: float = 1e9
-    """Turns cycles into the seconds of a measurement."""
+    """The clock rate that converts cycles to the seconds of a measurement."""
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         try:

@@ -1,4 +1,4 @@
-"""Steps that the passes of this target share: where to look, and small sequences of moves."""
+"""Steps that the passes of this target share: searches in the tree, and short sequences of moves."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def collapsed(play: Play, loops: Sequence[str]) -> str:
 
 
 def cut(play: Play, place: str) -> list[str]:
-    """A scope of its own for each child; their ids."""
+    """Split a scope into one for each child; their ids."""
     return [place, *[play.fission(child.id) for child in play.scope(place).body[1:]]]
 
 
@@ -127,7 +127,7 @@ def contract_all(play: Play) -> None:
 
 
 def settle(play: Play) -> None:
-    """The nearest location that takes each temporary which nothing has placed."""
+    """Put each temporary that has no place into the nearest location that allows it."""
     contract_all(play)
     for buffer in temporaries(play.program):
         if buffer.location == play.rules.dialect.default_location:

@@ -15,12 +15,13 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformation import Move, Objection
 
-#: So many texts of programs that passed are remembered, a few kilobytes each.
+#: Most texts of accepted programs that are remembered; each has a few kilobytes.
 MOST_FINE = 10_000
 
 
 class HardwareLimits:
-    """Says what the code generator would say of the program that a move leads to, mostly without it."""
+    """A veto with the code generator's answer for the program that a move makes, mostly without running
+    it."""
 
     requirements = limits.REQUIREMENTS
 
@@ -34,7 +35,7 @@ class HardwareLimits:
         judge = self._judge
         if judge is None or judge.dialect is not dialect:
             judge = self._judge = _Judge(dialect)
-        # Players ask again and again what can be played from where they are.
+        # Players ask many times what can be played from one program.
         return before.once((judge, move), partial(judge.objection, before, after))
 
 
@@ -49,11 +50,11 @@ class _Judge:
     def objection(self, before: Program, after: Program) -> Objection | None:
         refused = self(after)
         if refused is None or (uses_extensions(before) and before.once(self, partial(self, before))):
-            return None  # a program that was beyond the hardware already may be mended step by step
+            return None  # a program that exceeded the hardware before may be repaired step by step
         return Objection(refused.requirement, refused.refusal)
 
     def __call__(self, program: Program) -> Refused | None:
-        # Many games meet at the same programs. What is refused is looked at again: its words name nodes.
+        # Many games reach the same programs. Refused ones are checked again, as their messages name nodes.
         if program.text in self._fine:
             return None
         refused = self._refused(program)
@@ -68,7 +69,7 @@ class _Judge:
             self.bounds.check(program)
         except Unsure:
             refused = beyond(program, self.dialect)
-            # What is staged stands in memory until it is contracted: room is for the end of a game.
+            # Staged buffers take memory until they are contracted, so memory is checked at the end of a game.
             return None if refused and refused.requirement is limits.TCDM else refused
         except Refused as refused:
             return refused

@@ -1,9 +1,9 @@
-"""Windows of f32 two columns at a time: sums and maxima over what lies around each result.
+"""Windows two columns of f32 at a time: sums and maxima over the neighbourhood of each result.
 
-Two results that lie next to each other share a register. What they read at an even distance from them are
-words, which a mover brings; at an odd distance the two numbers are loaded one by one and packed, several
-pairs in step. So the columns of the window are written out, each as a nest of its own, in their order; and
-what one row of results packs, the next rows read again.
+Two neighbouring results share a register. Operands at an even distance from them are words, which a mover
+reads; at an odd distance the two numbers are loaded one by one and packed, several pairs in step. So the
+columns of the window are unrolled, each as a nest of its own, in their order; and the next rows of results
+reuse the packed pairs of a row.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from perfdojo_sdk.search.play import Play
 
 #: Most pairs at once: they share the FP registers with the numbers that are packed.
 MOST = 8
-#: Most rows of them: what one row packs, the next ones read again.
+#: Most rows of pairs at once, which share packed pairs.
 ROWS = 4
 #: Widest window.
 WIDEST = 7
@@ -94,14 +94,14 @@ def _divisor(size: int, most: int) -> int:
 
 
 def _inner(play: Play, scope: str, count: int) -> str:
-    """So many iterations of a scope as one of their own; its id."""
+    """Split ``count`` iterations of a scope off as an inner scope; its id."""
     if count == play.scope(scope).size:
         return scope
     return play.split(scope, count)[1]
 
 
 def _apart(play: Play, column: str) -> list[str]:
-    """A scope of one iteration for each of a scope; their ids."""
+    """Split a scope into scopes of one iteration; their ids."""
     found = list[str]()
     while play.scope(column).size > 1:
         first, column = play.split_range(column, 1)
@@ -120,7 +120,7 @@ def _keep(play: Play, place: str, block: Sequence[str]) -> None:
 
 
 def _words(play: Play, lanes: str) -> None:
-    """Words through a mover, if there is one."""
+    """Stream words through a mover, if one is free."""
     level = len(play.program.paths[lanes]) - 1
     written = arrays(play, lanes, written=True)
     for array in arrays(play, lanes, written=False):

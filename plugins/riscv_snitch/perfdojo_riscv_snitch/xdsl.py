@@ -19,7 +19,8 @@ from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource
 _TIMEOUT_S = 120
 _PASSES = "test-lower-linalg-to-snitch"
 
-#: It returns while the FPU still works; here a call ends when all is computed.
+#: The end of a call: xDSL's code returns while the FPU still works, but here a call ends when all is
+#: computed.
 _END = "    fmv.x.w t0, ft3\n    mv zero, t0\n    li a0, 0\n    ret\n"
 
 
@@ -33,13 +34,13 @@ class _Nest:
     """MLIR that computes %r from the operands, the result so far (%o) and %start; empty: %r is the
     operand."""
     summed: int = 0
-    """Loops of the sum, which follow."""
+    """Number of loops of the sum, which are the last ones."""
     start: str = "0.0"
     """The initial value of the sum."""
     window: str = ""
-    """Sizes of the loops of the sum where no array has them: an operand that nobody reads tells them."""
+    """Sizes of the sum's loops if no array has them: an operand that is not read provides them."""
     constant: bool = False
-    """The input is one number, loaded before the loops."""
+    """True if the input is one number, loaded before the loops."""
 
 
 _FMA = "%p = arith.mulf %0, %1 fastmath<fast> : f64\n%r = arith.addf %o, %p fastmath<fast> : f64"
@@ -60,7 +61,7 @@ _KERNELS = {
 
 
 def compiled_by_xdsl(operator: str, source: KernelSource) -> Artifact | str:
-    """The kernel, which ``source`` tells arrays and name of; or, in words, why there is none."""
+    """The kernel with the arrays and the name of ``source``; or, in words, why there is none."""
     if operator not in _KERNELS:
         return "it is not among those that are handed to xDSL here"
     if importlib.util.find_spec("xdsl") is None:
@@ -86,7 +87,7 @@ def _module(operator: str, source: KernelSource) -> str:
     (output,) = source.outputs
     inputs = {f"%{spec.name}": _type(spec.shape) for spec in source.inputs}
     target = {f"%{output.name}": _type(output.shape)}
-    # The window stands after all that the caller passes, as nothing is read from it.
+    # The window comes after the caller's arguments, since nothing is read from it.
     window = {"%window": f"memref<{nest.window}xf64>"} if nest.window else {}
     arguments = ", ".join(f"{name}: {kind}" for name, kind in {**inputs, **target, **window}.items())
     lines = [f"func.func @{source.symbol}({arguments}) -> () {{"]

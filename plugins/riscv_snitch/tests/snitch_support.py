@@ -25,7 +25,7 @@ FP_FENCE = ["fmv.x.w t0, fa0", "mv t0, t0"]
 
 
 def reference(name: str) -> Any:
-    """A data file: programs and what a cycle-accurate model of the hardware did with them."""
+    """A data file: programs, with the results of a cycle-accurate model of the hardware."""
     with gzip.open(Path(__file__).parent / "data" / f"{name}.json.gz") as stream:
         return json.load(stream)
 

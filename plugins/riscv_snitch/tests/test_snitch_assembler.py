@@ -56,7 +56,7 @@ def test_encoding(text: str) -> None:
     assert [f"{word:08x}" for word in words(text)] == [f"{GNU[text]:08x}"]
 
 
-#: From the table of the extensions' encodings.
+#: Instruction -> encoding, from the table of the extensions.
 EXTENSIONS = {
     "frep.o t0, 4, 0, 0": 3 << 20 | 5 << 15 | 1 << 7 | 0x0B,
     "frep.o t0, 8, 3, 9": 7 << 20 | 5 << 15 | 3 << 12 | 9 << 8 | 1 << 7 | 0x0B,

@@ -1,4 +1,4 @@
-"""The table of published kernels, and that the documentation's page tells what it tells."""
+"""The table of published kernels, and its copy in the documentation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner: what a kernel may not do, what a measurement says, and a library from end to end."""
+"""The runner: faults of kernels, the content of a measurement, and a library from end to end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeated bodies: what is taken out of them, and the order of what is left."""
+"""Repeated bodies: instructions that are moved out of them, and the order of the others."""
 
 from __future__ import annotations
 

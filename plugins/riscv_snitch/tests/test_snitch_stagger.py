@@ -43,7 +43,7 @@ WRITTEN_OUT = f"""
     fmadd.d fa2, ft0, ft1, fa2
     fmadd.d fa3, ft0, ft1, fa3
 """
-#: Of register numbers, those written and added to (mask 9) go on by 0 to 3.
+#: A loop in which the numbers of written and accumulated registers (mask 9) go up by 0 to 3.
 STAGGERED = f"""
     li t0, {COUNT - 1}
     frep.o t0, 1, {LANES - 1}, 9

@@ -88,7 +88,7 @@ def perfdojo_machine_figures(target: Target, refresh: bool) -> MachineFigures | 
     try:
         found = calibrate(flags, 4 * lanes, capabilities.options["stream_store"], refresh)
     except UnavailableError:
-        return capabilities.figures  # marked as not calibrated
+        return capabilities.figures  # these are marked as not calibrated
     return calibrated_figures(capabilities, found)
 
 

@@ -30,11 +30,11 @@ def _header(name: str) -> str:
 
 
 PROCESSOR = "pd_processor.h"
-"""The header with which a kernel asks whether it can run; every kernel includes it."""
+"""The header with which a kernel tests whether the processor can run it; every kernel includes it."""
 
 
 class X86Emitter(VectorEmitter):
-    """Kernels that ask the processor first."""
+    """An emitter of kernels that first test whether the processor can run them."""
 
     def _include_lines(self) -> str:
         return f'{super()._include_lines()}#include "{PROCESSOR}"\n'

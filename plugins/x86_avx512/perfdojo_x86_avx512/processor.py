@@ -31,10 +31,10 @@ CPUID: Mapping[str, tuple[int, int, str, int]] = {
     "avx512_bf16": (7, 1, "EAX", 5),
     "abm": (0x80000001, 0, "ECX", 5),
 }
-#: What the compiler uses beside the flags of a target file: the rest of the levels of x86-64 that it is told.
+#: Extensions that the compiler uses besides those of a target file: the rest of its level of x86-64.
 WITH_AVX2 = ("avx", "bmi1", "bmi2", "f16c", "movbe", "abm")
 WITH_AVX512 = ("avx2", "avx512cd", *WITH_AVX2)
-#: Bits of XCR0: the registers that the system has to keep for each family of flags.
+#: Bits of XCR0: the registers that the operating system has to save for each family of flags.
 YMM, ZMM, TILES = 0x6, 0xE6, 0x60006
 
 

@@ -23,7 +23,7 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
-#: What the other file calls the locations; some are words that mean something else elsewhere.
+#: Location -> its name in the other file; some of these names mean something else in other places.
 WORDS = {"reg": "bank", "ahead": "l1", "soon": "l2", "soon_l2": "regs", "claim": "l3", "nt": "out"}
 #: Caches so small that ordinary kernels are beyond them, and values pass in every way.
 CACHES = {"L1": {"bytes": 1024, "read_gbs": 400}, "L2": {"bytes": 2048, "read_gbs": 200}}

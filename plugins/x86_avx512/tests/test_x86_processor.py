@@ -100,7 +100,7 @@ def test_a_flag_that_nobody_knows_how_to_ask_for_is_an_error() -> None:
         requirements(("avx2", "frobnication"))
 
 
-#: What only newer processors have: wide registers, VEX and EVEX mnemonics, BMI and the like.
+#: Registers and mnemonics that only newer processors have: wide registers, VEX and EVEX, BMI and the like.
 NEWER = re.compile(
     r"%[yz]mm|\b(v[a-z0-9]+|andn|bextr|bls[a-z]+|[lt]zcnt|mulx|pdep|pext|rorx|sarx|shlx|shrx|movbe)\b"
 )

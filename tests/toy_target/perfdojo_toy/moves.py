@@ -1,4 +1,4 @@
-"""What the toy target adds to the rules: a move of its own, and a veto."""
+"""The toy target's additions to the rules: a move of its own, and a veto."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _short(site: Site) -> Refusal | None:
 
 
 def _copies(node: Node) -> int:
-    """Of the statement that is written out most often."""
+    """The number of copies of the statement that unrolling copies most often."""
     if not isinstance(node, Scope):
         return 1
     return (node.size if node.suffix == "u" else 1) * max(map(_copies, node.body))

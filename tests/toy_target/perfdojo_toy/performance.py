@@ -1,4 +1,4 @@
-"""What the toy target knows about speed: its expert pass and its roofline."""
+"""The toy target's knowledge of speed: its expert pass and its roofline."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound |
 
 
 def breakdown(program: Program, artifact: Artifact, request: RunRequest) -> TimeBreakdown | None:
-    """What the memory needs at the speed of the target's file, and all the rest of the measured time."""
+    """The time of the memory at the speed in the target's file, and the rest of the measured time."""
     measured = NativeRunner(CAPABILITIES.compiler_flags).run(artifact, request)
     bound = roofline(program, request.threads, CAPABILITIES.figures)
     if isinstance(measured, Failure) or bound is None:

@@ -1,4 +1,4 @@
-"""What the toy target offers around its kernels: a figure beside the time, a report in each library."""
+"""The toy target's services around its kernels: a figure beside the time, a report in each library."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from perfdojo_sdk.codegen.packaging import CPackager
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, Runner, RunRequest
 
-#: What the events told; a real plugin would send it to whoever asked for it.
+#: Messages of the events; a real plugin would send them somewhere.
 HEARD: list[str] = []
 
 
 @dataclass(frozen=True)
 class Stopwatch:
-    """How long a run took as a whole, its child process and its inputs included."""
+    """The duration of a whole run, with its child process and its inputs."""
 
     name: str = "stopwatch"
 

@@ -1,7 +1,7 @@
-"""Shared objects for 64-bit Arm: what a dynamic linker reads from them, checked before it is believed.
+"""A checked reader of shared objects for 64-bit Arm, with the data that a dynamic linker needs.
 
-The file is the output of a compiler on a text that may be hostile, so every offset is looked at. Only
-what compilers emit for a kernel is understood: loadable segments, a symbol table and four kinds of
+The file is the output of a compiler on a text that may be hostile, so every offset is checked. Only the parts
+that compilers emit for a kernel are supported: loadable segments, a symbol table and four kinds of
 relocation. (ELF for the Arm 64-bit Architecture, AAELF64.)
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 MACHINE = 183
 PAGE = 1 << 16
-#: More than any kernel needs; bounds what a header may make us allocate.
+#: Most bytes of an image, which bounds the memory that a header can make this process allocate.
 MAX_BYTES = 256 << 20
 
 _LOAD, _DYNAMIC = 1, 2
@@ -26,12 +26,13 @@ _WEAK = 2
 
 
 class ElfError(ValueError):
-    """A file that is no shared object for this machine, or asks for what is not understood."""
+    """A file that is no shared object for this machine, or uses an unsupported feature."""
 
 
 @dataclass(frozen=True)
 class Relocation:
-    """A word to fill in: ``address`` becomes ``addend`` plus the base, or plus what ``symbol`` stands for."""
+    """A word to fill in: the one at ``address`` becomes ``addend`` plus the base, or the value of
+    ``symbol``."""
 
     address: int
     addend: int
@@ -46,11 +47,11 @@ class SharedObject:
     image: bytes
     """Content from address 0 on, as large as the segments need."""
     code: tuple[tuple[int, int], ...]
-    """First address and last plus one of what holds instructions."""
+    """(first address, last address plus one) of each section of instructions."""
     symbols: Mapping[str, int]
-    """Defined here."""
+    """Name -> address of the symbols that the object defines."""
     weak: frozenset[str]
-    """Undefined ones that may stay so."""
+    """Undefined symbols that may stay undefined."""
     relocations: tuple[Relocation, ...]
 
 

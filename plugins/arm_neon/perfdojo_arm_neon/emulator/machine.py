@@ -1,10 +1,10 @@
 """An emulated core around one shared object, in the memory of this process.
 
-Addresses inside are those outside, so arrays are passed by pointer and nothing is copied; what was not
-handed over does not exist for the kernel. The few functions of the C library that kernels call are done
-here. Threads take turns: one runs until it waits or gives way, then the next; so each loop is split among
-threads as on hardware, in one order that is always the same. A second passes whenever the time is asked for:
-who waits for a while does so once.
+Addresses inside are those outside, so arrays are passed by pointer and nothing is copied; memory that was not
+shared does not exist for the kernel. This module implements the few functions of the C library that kernels
+call. Threads take turns: one runs until it waits or yields, then the next; so each loop is split among
+threads as on hardware, in an order that is always the same. Each call that asks for the time finds it a
+second later, so a thread that waits for some time waits only once.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from perfdojo_arm_neon.estimate.sve import is_sve
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
 _RETURN = 0xD65F03C0
-#: Reads ID_AA64PFR0_EL1 into X0; bits 4:0 number the register.
+#: The instruction that reads ID_AA64PFR0_EL1 into X0; bits 4:0 are the number of the register.
 _READS_FEATURES = np.uint32(0xD5380400)
-#: CRn, CRm, op0, op1, op2 and what is written: at the highest level too, SVE is not trapped.
+#: CRn, CRm, op0, op1, op2 of CPTR_EL3, and the value with which SVE is not trapped at the highest level.
 _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
-#: Registers that a function keeps for its caller, and what they hold when it is called.
+#: Registers that a function must preserve, and their content when it is called.
 _CALLERS = tuple(
     getattr(reg, f"UC_ARM64_REG_{name}")
     for name in (*(f"X{k}" for k in range(19, 29)), *(f"D{k}" for k in range(8, 16)))
 )
 _OF_CALLER = 0x5A5A5A5A5A5A00
-#: Functions of a double, which is called with it in d0.
+#: Name -> the function of a double, which is in d0 at the call.
 _MATH: Mapping[str, Callable[..., float]] = {
     "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
 }  # fmt: skip
-#: Reading, writing or running what is not mapped.
+#: Errors of the emulator for reading, writing or running memory that is not mapped.
 _NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
-#: What succeeds without doing anything where threads take turns.
+#: Functions that succeed without doing anything, since threads take turns.
 _NOTHING_TO_DO = frozenset(
     ("pthread_mutex_lock", "pthread_mutex_trylock", "pthread_mutex_unlock", "pthread_cond_signal",
      "pthread_cond_broadcast", "pthread_sigmask", "sigfillset", "pthread_join", "usleep", "dlsym")
@@ -61,12 +61,12 @@ _NOTHING_TO_DO = frozenset(
 
 
 class Crashed(Exception):
-    """The emulated core met something that it cannot do; the words say what."""
+    """Raised when the emulated core cannot go on, with the reason."""
 
     def __init__(self, words: str, out_of_memory: bool = False) -> None:
         super().__init__(words)
         self.out_of_memory = out_of_memory
-        """It touched memory that is not there, for which hardware sends SIGSEGV."""
+        """True if it touched memory that does not exist, for which hardware sends SIGSEGV."""
 
 
 class Ended(Exception):
@@ -102,13 +102,13 @@ class Machine:
     # -- memory ------------------------------------------------------------------------------------
 
     def allocate(self, content: bytes) -> int:
-        """Memory of the machine's own with this content; its address."""
+        """Memory for the machine with this content; its address."""
         address = self.reserve(len(content))
         ctypes.memmove(address, content, len(content))
         return address
 
     def reserve(self, size: int) -> int:
-        """Memory of the machine's own, all zero; it takes none of the host's until it is touched."""
+        """Zeroed memory for the machine, which takes none of the host's until it is used; its address."""
         size = -(-max(size, 1) // HOST_PAGE) * HOST_PAGE
         view = np.frombuffer(mmap.mmap(-1, size), np.uint8)
         self.held.append(view)
@@ -116,7 +116,7 @@ class Machine:
         return int(view.ctypes.data)
 
     def share(self, address: int, size: int) -> None:
-        """Let the kernel see these bytes of this process, and what shares a page with them."""
+        """Let the kernel access these bytes of this process, and all others on the same pages."""
         first, last = address // HOST_PAGE, -(-(address + max(size, 1)) // HOST_PAGE)
         missing = [page for page in range(first, last) if page not in self.mapped]
         while missing:
@@ -129,7 +129,7 @@ class Machine:
     # -- linking -----------------------------------------------------------------------------------
 
     def _link(self) -> None:
-        """Fill in addresses; each function of the C library gets an instruction of its own that returns."""
+        """Apply relocations; each function of the C library gets the address of a return instruction."""
         names = sorted({r.symbol for r in self.loaded.relocations if r.symbol} - self.loaded.symbols.keys())
         self.imports = self.allocate(_RETURN.to_bytes(4, "little") * (len(names) + 2))
         self.names = names
@@ -143,7 +143,7 @@ class Machine:
             self.uc.hook_add(UC_HOOK_CODE, self._library, begin=self.imports, end=self.end - 1)
 
     def _library(self, uc: Uc, address: int, size: int, data: object) -> None:
-        """A function of the C library was called; its arguments stand in registers."""
+        """Do the work of the called function of the C library; its arguments are in registers."""
         name = self.names[(address - self.imports) // 4]
         self.calls[name] += 1
         try:
@@ -207,7 +207,7 @@ class Machine:
     # -- running -----------------------------------------------------------------------------------
 
     def call(self, symbol: str, arguments: Sequence[int]) -> int:
-        """Call a function with whole numbers and addresses; what it returns, as 64 bits."""
+        """Call a function with whole numbers and addresses; returns its result as 64 bits."""
         write = self.uc.reg_write
         top = self.stack + STACK_BYTES
         rest = arguments[8:]
@@ -227,7 +227,7 @@ class Machine:
         return int(read(reg.UC_ARM64_REG_X0))
 
     def set_vector_length(self, units: int) -> None:
-        """Make SVE's vectors so many times 128 bits long."""
+        """Set the length of SVE's vectors, in units of 128 bits."""
         for level in (0, 4, 6):
             self.uc.reg_write(reg.UC_ARM64_REG_CP_REG, (1, 2, 3, level, 0, units - 1))
 
@@ -247,7 +247,7 @@ class Machine:
             at = self._switch()
 
     def _create(self, function: int, argument: int) -> None:
-        """A thread that waits for its first turn."""
+        """Create a thread, which waits for its first turn."""
         context = self.uc.context_save()
         top = self.allocate(bytes(STACK_BYTES)) + STACK_BYTES
         for register, value in (
@@ -260,7 +260,7 @@ class Machine:
         self.threads += 1
 
     def _switch(self) -> int:
-        """Let the next thread run, which goes on where it called to wait; the address."""
+        """Switch to the next thread, which continues after its call that waited; returns that address."""
         if not self.waiting:
             raise Crashed("all of its threads wait")
         self.waiting.append((self.current, self.uc.context_save()))
@@ -278,7 +278,7 @@ def _bits(value: float) -> int:
 
 
 def _evaluate(name: str, x: float) -> float:
-    """The function where C gives an infinity or NaN and Python raises."""
+    """The function as in C, with an infinity or NaN where Python's raises an error."""
     try:
         return _MATH[name](x)
     except OverflowError:

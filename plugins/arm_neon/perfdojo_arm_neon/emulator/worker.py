@@ -1,7 +1,7 @@
 """The child process: the SDK's own, with kernels that run on an emulated core.
 
-Guard zones, poison, sealed inputs and the second call are the same as for native code. What the kernel was
-not given does not exist inside: touching it is a crash.
+Guard zones, poison, sealed inputs and the second call are the same as for native code. Memory that the kernel
+was not given does not exist in the machine, so an access to it is a crash.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class EmulatedKernel(Kernel):
         self.first = False
         seconds = super().call(memory, variant)
         if isinstance(longer, Refused):
-            raise longer  # only now: a kernel that fails wherever it runs says so in other words
+            raise longer  # after the other checks, whose message is better for a kernel that always fails
         if longer:
             compare(memory, longer, "are others where vectors are longer, and the kernel does not refuse")
         return seconds

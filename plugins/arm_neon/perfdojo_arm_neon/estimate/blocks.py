@@ -20,13 +20,13 @@ from perfdojo_arm_neon.estimate.costs import PORTS, WIDTH, WITHIN, Instruction
 from perfdojo_arm_neon.estimate.dry_run import Counts
 from perfdojo_arm_neon.estimate.instructions import decode
 
-#: Runs of a block one after the other until its chains have found their pace.
+#: Runs of a block in a row until its dependence chains are in a steady state.
 _ROUNDS = 8
 
 
 @dataclass(frozen=True)
 class Block:
-    """Straight code that ran a number of times."""
+    """Straight-line code, and the number of times that it ran."""
 
     address: int
     instructions: tuple[Instruction, ...]
@@ -93,7 +93,7 @@ def _block(words: NDArray[np.uint32], counts: Counts, where: Sequence[int]) -> B
 
 
 def limits(block: Sequence[Instruction]) -> dict[str, float]:
-    """Cycles of one run of a block that follows itself, by what may bind."""
+    """Limit -> cycles of one run of a block that repeats."""
     taken: dict[str, float] = defaultdict(float)
     operations = 0
     for instruction in block:

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-#: Micro-operations that enter a cycle.
+#: Micro-operations that enter the core in a cycle.
 WIDTH = 6
 
-#: Issue ports by name: integer, of them those that count in vectors, those that multiply and the one that
-#: divides; branches; loads, of them those that store; floating point and vectors, of them three pairs and two
-#: by themselves.
+#: Group of issue ports -> their number: integer ports, and among them those that count in vectors, multiply
+#: and divide; branches; loads, and among them those that store; floating point and vectors, and among them
+#: three pairs and two single ports.
 PORTS = {
     "I": 6, "F": 4, "M": 2, "M0": 1, "B": 2, "L": 3, "L01": 2,
     "V": 4, "V01": 2, "V02": 2, "V13": 2, "V0": 1, "V1": 1,
 }  # fmt: skip
 
-#: A port of a pair is also one of the larger group.
+#: Group of ports -> the larger group that contains it.
 WITHIN = {
     "F": "I", "M": "I", "M0": "M", "L01": "L", "V01": "V", "V02": "V", "V13": "V", "V0": "V02", "V1": "V13",
 }  # fmt: skip
@@ -47,7 +47,7 @@ class Instruction:
     writes: tuple[int, ...] = ()
     reads: tuple[int, ...] = ()
     accumulator: int | None = None
-    """A register that is read late: a multiply-add hands its sum on after two cycles."""
+    """A register that is read late: a multiply-add passes its sum on after two cycles."""
     updated: int | None = None
     """A base register that is ready after one cycle whatever the latency."""
     branch: int | None = None
@@ -58,7 +58,7 @@ class Instruction:
         return any(port.startswith("V") for port, _ in self.ports)
 
 
-#: kind -> (ports, latency). The SOG's section on each stands behind it.
+#: kind -> (ports, latency); the comment is the section of the optimization guide.
 COSTS: dict[str, tuple[tuple[tuple[str, float], ...], int]] = {
     "alu": ((("I", 1),), 1),                       # 3.4
     "shifted alu": ((("M", 1),), 2),               # 3.4

@@ -61,7 +61,8 @@ def blanked(loaded: SharedObject) -> bytes:
 
 
 def without_values(word: int) -> int:
-    """The instruction, or what is left when it does not load, store or compute floating-point values."""
+    """The instruction without its loads, stores or computation of floating-point values; a NOP if nothing is
+    left."""
     if is_sve(word):
         return NOP if only_values(word) else word
     if word & 0x0E000000 == 0x0E000000:
@@ -138,7 +139,7 @@ class CountingMachine(Machine):
         self._hook(self.uc)
 
     def _hook(self, uc: Uc) -> None:
-        """Ask for a call of our own C function before each block; Python would take far too long."""
+        """Register a C function that is called before each block; Python would be far too slow."""
         handle = ctypes.c_size_t()
         status = uclib.uc_hook_add(
             uc._uch,
@@ -171,7 +172,7 @@ class CountingMachine(Machine):
 def count(
     loaded: SharedObject, symbol: str, sizes: Sequence[int], threads: int, counter: ctypes.CDLL
 ) -> Counted:
-    """Run a kernel on arrays of so many bytes, of which nothing is looked at.
+    """Run a kernel on arrays of so many bytes, whose content does not matter.
 
     ``counter`` is what :mod:`~perfdojo_arm_neon.estimate.counter` compiles.
     """

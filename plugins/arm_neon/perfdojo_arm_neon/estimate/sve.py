@@ -224,7 +224,7 @@ def _predicate(word: int) -> Instruction:
     return make("vector", (_z(word, 0),), () if constant else (_z(word, 0),))
 
 
-#: Bits 31:24 of what neither loads nor stores.
+#: Bits 31:24 of instructions that neither load nor store -> their decoder.
 _CLASSES: Mapping[int, Callable[[int], Instruction]] = {
     0x04: _integer, 0x05: _permute, 0x25: _predicate, 0x64: _by_lane, 0x65: _float,
 }  # fmt: skip

@@ -1,4 +1,5 @@
-"""The child process of an estimate: counts a kernel's instructions and prices them; nothing is computed."""
+"""The child process of an estimate: counts a kernel's instructions and adds up their costs, without
+results."""
 
 from __future__ import annotations
 

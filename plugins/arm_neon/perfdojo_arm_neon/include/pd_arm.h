@@ -1,8 +1,8 @@
-/* What the vectors of 64-bit Arm have in common: included at the end of pd_neon.h and of pd_sve.h. */
+/* The common part of the vectors of 64-bit Arm: included at the end of pd_neon.h and of pd_sve.h. */
 #ifndef PD_ARM_H
 #define PD_ARM_H
 
-/* The core notices by itself when whole lines are written, and does not fetch them. */
+/* The core detects by itself that whole lines are written, and does not fetch them. */
 PD_INLINE void pd_stream_f32v(float *p, pd_f32v v) { pd_store_f32v(p, v); }
 PD_INLINE void pd_stream_fence(void) {}
 

@@ -25,8 +25,8 @@ PD_ANYWHERE static int pd_has_sve(void)
 #endif
 }
 
-/* Longer vectors would be loaded and stored beyond their cells. The compiler takes the length that it was told
- * for granted, so the processor is asked. */
+/* The compiler relies on the length that it was told. With longer vectors, loads and stores would go beyond their
+ * cells, so this asks the processor. */
 PD_INLINE int pd_other_vectors(void)
 {
     uint64_t bytes;

@@ -1,4 +1,4 @@
-/* The words of pd_gpu.h in CUDA. Compiles with nvcc, and without the host's part with NVRTC. */
+/* The macros and functions of pd_gpu.h in CUDA. Compiles with nvcc, and without the host's part with NVRTC. */
 #ifndef PD_RUNTIME_H
 #define PD_RUNTIME_H
 
@@ -46,7 +46,7 @@ PD_INLINE uint32_t pd_tf32_bits(float x)
 {
     uint32_t bits;
     asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-    return bits & 0xffffe000u; /* what the last bits are nobody says */
+    return bits & 0xffffe000u; /* the last bits are not specified */
 }
 #define PD_BF16_BITS(x) pd_bf16_bits(x)
 #define PD_TF32_BITS(x) pd_tf32_bits(x)
@@ -114,7 +114,7 @@ PD_INLINE void pd_store4_tf32(pd_tf32 *array, int64_t at, pd_tf32 x, pd_tf32 y, 
     *(uint4 *)(array + at) = make_uint4(x.bits, y.bits, z.bits, w.bits);
 }
 
-/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 or m16n8k8 keep what they add up: lane l has, of the
+/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 or m16n8k8 keep their sums: lane l has, of the
  * left eight columns and then of the right ones, columns 2*(l%4) and 2*(l%4)+1 of row l/4, then of row l/4+8. */
 #define PD_TILE_OWN 8
 struct pd_tile {

@@ -1,4 +1,4 @@
-/* The words of pd_gpu.h in HIP. With PD_DEVICE_ONLY it needs a clang that knows the GPU and nothing of ROCm;
+/* The macros and functions of pd_gpu.h in HIP. With PD_DEVICE_ONLY it needs a clang for the GPU, but no ROCm;
  * hipcc compiles the host's part too.
  */
 #ifndef PD_RUNTIME_H
@@ -106,7 +106,7 @@ PD_INLINE void pd_store4_tf32(pd_tf32 *array, int64_t at, pd_tf32 x, pd_tf32 y, 
     __builtin_memcpy(__builtin_assume_aligned(array + at, 16), four, 16);
 }
 
-/* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps what it adds up: lane
+/* A tile of 16 by 16 in the registers of a wavefront, as v_mfma_f32_16x16x4_f32 keeps its sums: lane
  * l has rows 4*(l/16) to 4*(l/16)+3 of column l%16. */
 #define PD_TILE_OWN 4
 typedef float pd_tile __attribute__((ext_vector_type(4)));
@@ -154,7 +154,7 @@ typedef float pd_f32x2 __attribute__((ext_vector_type(2)));
 PD_INLINE pd_f32x2 pd_load2_tf32(const pd_tf32 *at) { return pd_f32x2{pd_f32_from_tf32(at[0]), pd_f32_from_tf32(at[1])}; }
 
 /* Each step takes eight elements of every row: lane l brings elements 2*(l/16) and 2*(l/16)+1 of row l%16, of both
- * sides. The unit takes floats and looks at the bits that a tf32 has (AMD calls that xf32); in f32 it adds. */
+ * sides. The unit reads floats, but only the bits of a tf32 (AMD calls that xf32), and adds in f32. */
 PD_INLINE void pd_tile_multiply_tf32(pd_tile &sum, const pd_tf32 *a, int64_t a_at, int64_t a_stride,
                                      const pd_tf32 *b, int64_t b_at, int64_t b_stride, int steps)
 {

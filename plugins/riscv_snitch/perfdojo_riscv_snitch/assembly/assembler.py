@@ -34,7 +34,7 @@ _IGNORED = {
 }  # fmt: skip
 _SECTIONS = {".text", ".data", ".rodata", ".bss", ".sdata", ".sbss", ".tcdm"}
 
-#: Conditional branches, each with the one that branches where it does not.
+#: Conditional branch -> the branch with the opposite condition.
 OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu"}
 #: Bytes of a branch around a jump.
 LONG_BRANCH = 8
@@ -271,7 +271,7 @@ class _Assembler:
         self.symbols |= {name: self.items[index].address for name, index in self.labels.items()}
 
     def lengthen_branches(self) -> None:
-        """Make every branch long that does not reach its target; those made long move others apart."""
+        """Make long every branch that does not reach its target; repeat, since long ones move code apart."""
         while far := [item for k, item in enumerate(self.items) if self._is_far(item, k)]:
             for item in far:
                 item.size = LONG_BRANCH
@@ -371,7 +371,7 @@ class _Assembler:
 
 
 def _filler(size: int) -> bytes:
-    """So many bytes of code that do nothing."""
+    """``size`` bytes of code that do nothing."""
     return b"\x13\0\0\0" * (size // 4)
 
 

@@ -36,7 +36,7 @@ def encode(mnemonic: str, operands: list[str], address: int, value: Evaluate) ->
 
 
 def _always_exact(mnemonic: str) -> bool:
-    """Conversions for which assemblers write no rounding mode."""
+    """True for conversions for which assemblers write no rounding mode."""
     return mnemonic in {"fcvt.d.s", "fcvt.d.w", "fcvt.d.wu", "fcvt.d.h", "fcvt.s.h"}
 
 

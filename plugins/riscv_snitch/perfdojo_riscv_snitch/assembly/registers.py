@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Index -> the name that people use.
+#: Index -> the ABI name.
 INTEGER_NAMES: tuple[str, ...] = (
     *("zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1"),
     *(f"a{k}" for k in range(8)),

@@ -1,7 +1,7 @@
-"""Registers for values: a linear scan over the listing, with slots of the frame where none is left.
+"""Register allocation: a linear scan over the listing, with slots of the frame for values without a register.
 
-A value lives from its first to its last line; one that a loop takes over from before, or from its last
-iteration, lives through the whole loop. Values in slots pass through registers kept for that.
+A value lives from its first to its last line; one that enters a loop from outside, or from the previous
+iteration, lives through the whole loop. Values in slots pass through registers reserved for that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from perfdojo_riscv_snitch.codegen import limits
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Kind, Line, Mark, Register
 from perfdojo_riscv_snitch.codegen.limits import Refused
 
-#: In the order of preference: those that a called function may change, then those that it must save.
+#: Registers in the order of preference: first those that a function may change, then those that it must save.
 #: ft0, ft1 and ft2 belong to the streams.
 POOLS: Mapping[Kind, tuple[str, ...]] = {
     "x": (
@@ -30,7 +30,7 @@ POOLS: Mapping[Kind, tuple[str, ...]] = {
     ),
 }
 
-#: Through these pass values that live in slots: as many as one instruction reads.
+#: Registers through which values in slots pass: as many as one instruction reads.
 SPARE: Mapping[Kind, tuple[str, ...]] = {"x": ("t4", "t5", "t6"), "f": ("ft9", "ft10", "ft11")}
 
 _SAVED = frozenset(name for pool in POOLS.values() for name in pool if name.strip("f")[0] == "s")
@@ -45,7 +45,7 @@ class Allocation:
     slots: Mapping[Register, int]
     """Number of the slot of eight bytes, for values without a register."""
     saved: tuple[str, ...]
-    """Registers that the caller expects unchanged."""
+    """Registers that must be saved, since the caller expects them unchanged."""
 
     @property
     def bytes(self) -> int:
@@ -64,7 +64,7 @@ class Life:
 def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
     """Places for all registers of the listing; ``kept`` are not to be used.
 
-    :class:`~.limits.Refused` where a repeated body needs registers in a row and finds none.
+    :class:`~.limits.Refused` where a repeated body needs consecutive registers and there are none.
     """
     found_lives = lives_of(lines)
     rows = _rows(lines, found_lives, kept)
@@ -78,7 +78,7 @@ def allocate(lines: Sequence[Line], kept: Sequence[str] = ()) -> Allocation:
         pool = [name for name in POOLS[kind] if name not in kept]
         found, left = _scan(own, pool, taken)
         if left:
-            # Now that some live in slots, registers are needed to reach these.
+            # Some values live in slots, so registers have to be reserved to reach them.
             found, left = _scan(own, [name for name in pool if name not in SPARE[kind]], taken)
         names |= found
         for life in left:
@@ -138,7 +138,7 @@ def _read_before_written(lines: Sequence[Line]) -> set[Register]:
 
 
 def _rows(lines: Sequence[Line], lives: Mapping[Register, Life], kept: Sequence[str]) -> dict[Register, str]:
-    """Names for registers that have to stand in a row, of those that no slot passes through."""
+    """Names for registers that have to be consecutive, without those reserved for slots."""
     usable = {name for name in POOLS["f"] if name not in kept and name not in SPARE["f"]}
     found: dict[Register, str] = {}
     for mark in [line for line in lines if isinstance(line, Mark)]:

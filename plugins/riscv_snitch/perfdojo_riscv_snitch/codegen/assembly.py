@@ -1,4 +1,4 @@
-"""Assembly with names in place of registers: what the emitter writes and the allocator finishes.
+"""Assembly with symbolic registers, which the emitter writes and the allocator replaces.
 
 A :class:`Register` is a value's place. The emitter makes as many as it likes; :mod:`.allocate` gives
 each a register of the machine, or a slot of the frame where there are too few.
@@ -25,12 +25,12 @@ class Register:
     wish: str = ""
     """The machine's register in which the value arrives."""
     fixed: str = ""
-    """The machine's register that it is, whatever else happens."""
+    """The machine's register that it must be."""
 
 
 #: The integer 0.
 ZERO = Register("x", fixed="zero")
-#: What the kernel returns.
+#: The register of the kernel's result.
 RESULT = Register("x", fixed="a0")
 
 
@@ -38,7 +38,7 @@ RESULT = Register("x", fixed="a0")
 class Instruction:
     """One instruction. ``{0}``, ``{1}`` ... of the text are ``writes``, then ``reads``.
 
-    ``{frame}`` is the size of the frame, ``{scratch}`` the offset of eight bytes of it that nobody keeps.
+    ``{frame}`` is the size of the frame, ``{scratch}`` the offset of eight bytes of it for temporary use.
     """
 
     text: str
@@ -80,13 +80,13 @@ class Listing:
     """Lines that grow."""
 
     prefix: str
-    """Begins every label."""
+    """The start of every label."""
     lines: list[Line] = field(default_factory=list)
     labels: int = 0
     routines: set[str] = field(default_factory=set)
-    """Functions that are called, which the kernel has to bring along."""
+    """Functions that are called, whose code the kernel has to contain."""
     rescues: set[str] = field(default_factory=set)
-    """Functions that are called where a straight line cannot do it, and that change no register then."""
+    """Functions that are called as a slow path of straight-line code, without changing a register."""
 
     def put(self, text: str, writes: tuple[Register, ...] = (), reads: tuple[Register, ...] = ()) -> None:
         self.lines.append(Instruction(text, writes, reads))
@@ -113,7 +113,7 @@ class Listing:
         self.put(f".insn i 0x2b, 2, x0, {{0}}, {number} # scfgwi {{0}}, {number}", (), (value,))
 
     def stream_status(self, mover: int, into: Register) -> None:
-        """Ask a mover how its job stands; a negative number says that it is done."""
+        """Read the status of a mover's job; a negative number means that it is done."""
         self.put(f".insn i 0x2b, 1, {{0}}, x0, {mover} # scfgri {{0}}, {mover}", (into,))
 
     def await_writes(self, mover: int) -> None:

@@ -106,8 +106,8 @@ class Body:
     # -- the tree ----------------------------------------------------------------------------------
 
     def emit(self) -> int:
-        """The whole body, with streams on from its start. The line at which constants belong: before streams
-        are switched on, as the switch would hold up what follows and the first sum would wait for them."""
+        """Emit the whole body, with streams enabled from its start. Returns the line where constants belong:
+        before streams are enabled, since that delays the following code, and the first sum would wait."""
         if self.streaming:
             self.setup.configure()
         constants, first = len(self.listing.lines), 0
@@ -133,7 +133,7 @@ class Body:
         return all(self.program.buffer_of[a.array].location not in MOVERS for a in accesses)
 
     def finished(self, lines: Sequence[Line]) -> list[Line]:
-        """The whole listing with what is known about streams and constants put to use, and its end."""
+        """The whole listing with optimisations that use streams and constants, and with its end."""
         self.listing.lines = rolled(self.merged(lines))
         self.listing.put("li {0}, 0", (RESULT,))
         if self.streaming:
@@ -147,7 +147,7 @@ class Body:
         return merged(lines, zeros, () if self.written.jobs else direct)
 
     def put(self, parts: list[Part]) -> None:
-        """Emit these parts, as they follow each other."""
+        """Emit these parts in their order."""
         done = 0
         for k, part in enumerate(parts):
             if k < done:
@@ -213,7 +213,8 @@ class Body:
             self._check_repeated(work.statement, self.listing.lines[start:])
 
     def _works(self, parts: Sequence[Part]) -> int:
-        """The work that ``parts`` begin with, and what runs in step with it; so many parts are done."""
+        """Emit the work at the start of ``parts``, with the work that runs in step with it; returns the
+        number of emitted parts."""
         (first, *_) = parts
         assert isinstance(first, Work)
         found = side_by_side(self, parts)
@@ -289,7 +290,7 @@ class Body:
             words = {"head": f"{inner[0].size}:{inner[0].suffix}", "outer": head}
             what = "it is all that repeats there, and the sequencer counts only one of the two"
             raise Refused(limits.NESTING, inner[0].id, what=what, **words)
-        # Inner counts of repetitions are read once, by the integer core, before it all begins.
+        # The integer core reads the counts of inner repetitions once, before the outer repetition begins.
         begins = Mark(begins_loop=True, repeats=loop.id, times=loop.size, copies=copies)
         self.listing.lines += [line for line in body if _is_number(line)]
         self.listing.lines += [frep(count, length), begins]
@@ -450,7 +451,7 @@ def _inner_length(body: Sequence[Line]) -> int:
 
 
 def _is_number(line: Line) -> bool:
-    """The count of an inner repetition."""
+    """True if the line loads the count of an inner repetition."""
     return isinstance(line, Instruction) and line.text.startswith("li ")
 
 

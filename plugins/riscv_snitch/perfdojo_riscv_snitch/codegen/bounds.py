@@ -29,12 +29,12 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 
-#: A repeated scope in more copies than this is left to the code itself.
+#: Most copies of a repeated scope that are checked; with more, the whole kernel is emitted.
 MOST_COPIES = 16
 
 
 class Unsure(Exception):
-    """Only the code itself can tell."""
+    """Raised when only the emitted kernel can decide."""
 
 
 class Bounds:
@@ -43,7 +43,7 @@ class Bounds:
     def __init__(self, dialect: Dialect) -> None:
         self.dialect = dialect
         self._kept: dict[object, int] = {}
-        """All that the code of a repeated scope depends on -> registers for values of its own."""
+        """Everything that the code of a repeated scope depends on -> registers for its own values."""
         self._lives: dict[object, Lives] = {}
         self._compiled: dict[object, bool] = {}
 
@@ -73,7 +73,7 @@ class Bounds:
         if repeated and not fits(plan, repeated, self._lives):
             raise Unsure
         if any(isinstance(scope := program.node(p), Scope) and STAGGERED in scope.suffixes for p in paths):
-            raise Unsure  # whether registers in a row are left
+            raise Unsure  # there may be no consecutive registers
 
     def _repeated(self, plan: Plan, path: Path) -> Repeated:
         """Emit a repeated scope alone, for each way in which the scopes around it are written out."""
@@ -99,7 +99,7 @@ class Bounds:
             ways = islice(product(*map(_values, around)), 1 if many else None)
             own = max(_own(plan, path, above, values) for values in ways)
             if many:
-                raise Unsure  # the first copy is not refused: it takes the code of them all to tell
+                raise Unsure  # the first copy is not refused, but another one may be
             if len(self._kept) == MOST_KEPT:
                 self._kept.clear()
             self._kept[key] = own

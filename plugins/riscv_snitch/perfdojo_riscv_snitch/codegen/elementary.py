@@ -56,7 +56,7 @@ _ERFC_FAR = tuple(map(float.fromhex, (
 #: ln 2 in two parts; a product of the first with a whole number below 2^20 is exact.
 LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))
 
-#: What each needs, in the order in which it stands in its table; that of exp follows where it is called.
+#: Function -> its constants, in the order of its table; exp's table follows if the function calls exp.
 NUMBERS: Mapping[str, tuple[float, ...]] = {
     "log": (1.0, *LN2, *_LOG),
     "tanh": (1.0, 2.0, 0.625, 20.0, *_TANH),
@@ -75,7 +75,7 @@ def _horner(terms: Sequence[float], at: int, variable: str) -> str:
 
 
 def _exp(name: str) -> str:
-    """Calls exp on fa0, with its table; changes all that routines may change."""
+    """A call of exp on fa0, with its table; it changes all registers that routines may change."""
     return f"addi t2, t2, {8 * len(NUMBERS[name])}\njal t1, {{exp}}"
 
 

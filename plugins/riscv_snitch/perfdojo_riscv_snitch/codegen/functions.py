@@ -1,4 +1,4 @@
-"""Functions for an FPU that has none, nor a divider: routines that a kernel brings along.
+"""Functions for an FPU without a divider: routines that a kernel contains if it needs them.
 
 Division, square root and exponential are here, the others in :mod:`.elementary`.
 
@@ -31,7 +31,7 @@ LINK = "t1"
 TABLE = "t2"
 
 _TERMS = range(13, 1, -1)
-#: What exp needs, in the order in which it loads it.
+#: Constants of exp, in the order in which it loads them.
 EXP_TABLE: tuple[float, ...] = (
     710.0,
     -746.0,

@@ -14,7 +14,7 @@ from perfdojo_riscv_snitch.codegen.assembly import ZERO, Instruction, Line, List
 from perfdojo_riscv_snitch.codegen.inline import Check, Rescue
 from perfdojo_riscv_snitch.codegen.values import BYTES
 
-#: So many instances hide the latency of the FPU; more of them need more registers than there are.
+#: Most instances in step: they hide the latency of the FPU; more would need more registers than there are.
 MOST_TOGETHER = 6
 
 #: Bits and dtype of a number that instructions read.
@@ -29,7 +29,7 @@ def chunks(count: int) -> list[int]:
 
 @dataclass
 class Table:
-    """Numbers that wait in the frame, in the order in which a stream or loads fetch them."""
+    """Constants in the frame, in the order in which a stream or loads fetch them."""
 
     words: list[int] = field(default_factory=list)
 
@@ -62,7 +62,7 @@ class Group:
         self._verdict: Register | None = None
 
     def emit(self) -> None:
-        """All rows; one instruction of a check follows each row, so that checks wait for nothing."""
+        """Emit all rows; one instruction of a check follows each row, so that checks do not stall."""
         for row in self.rows:
             if isinstance(row[0], Check):
                 self._checks.append(self._check([line for line in row if isinstance(line, Check)]))
@@ -91,7 +91,7 @@ class Group:
             self.listing.lines += row
             return
         bits, dtype = self.constants[other[0]]
-        word = bits | (1 << 64) - (1 << 8 * BYTES[dtype])  # a narrower number stands below ones
+        word = bits | (1 << 64) - (1 << 8 * BYTES[dtype])  # NaN boxing: ones above a narrower number
         place = self.stream
         if place is None:
             at = self.table.place([word])
@@ -105,7 +105,7 @@ class Group:
     # -- ordinary arguments ------------------------------------------------------------------------
 
     def _check(self, row: Sequence[Check]) -> Iterator[Instruction]:
-        """The sum of squares, one instruction at a time, and the verdict."""
+        """Yield the instructions for the sum of squares, and for the comparison with the limit."""
         total = Register("f")
         for k, line in enumerate(row):
             if k == 0:
@@ -125,7 +125,7 @@ class Group:
                 self.listing.lines.append(following)
 
     def _rescue(self, row: Sequence[Rescue]) -> None:
-        """Leave the line's results as they are, or let the routine compute them."""
+        """Emit the slow path: keep the line's results, or let the routine compute them."""
         while self._checks:
             self._advance()
         listing, verdict = self.listing, self._verdict
@@ -141,7 +141,7 @@ class Group:
             listing.put("fld {0}, {rescue}(sp)", (line.result,))
             for register in line.zeros:
                 listing.put("fcvt.d.w {0}, {1}", (register,), (ZERO,))
-            for register in line.zeros[:1]:  # so that their product leaves -0 as it is
+            for register in line.zeros[:1]:  # so that their product keeps -0
                 listing.put("fsgnj.d {0}, {0}, {1}", (register,), (line.result,))
             for register in line.ones:
                 self._whole(1, register)

@@ -1,12 +1,12 @@
 """Exponential, reciprocal, division and square root as straight lines of FP instructions.
 
 Each is the middle of its routine in :mod:`.functions`: for ordinary arguments, without branches and without
-the integer core, so that several of them can run side by side. What integer instructions do in the routines
-is done by additions that leave the wanted bits in the low word of a number, and by ``vfcpka``, which takes
-such low words and makes a number of them. A :class:`Check` tells whether the arguments were ordinary; where
-they were not, a :class:`Rescue` brings the routine's result.
+the integer core, so that several of them can run in step. The routines' integer instructions are replaced by
+additions that leave the wanted bits in the low word of a number, and by ``vfcpka``, which makes a number of
+two such low words. A :class:`Check` tests whether the arguments were ordinary; if they were not, a
+:class:`Rescue` takes the routine's result.
 
-All of it is in double precision. Everything from f32 therefore stays clear of the ends of the range.
+Everything is computed in double precision, so numbers from f32 stay away from the ends of the range.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Constants(Protocol):
         ...
 
 
-#: A sum with this leaves the nearest whole number in the low bits.
+#: Adding this to a number leaves the nearest whole number in the low bits.
 _WHOLE = 1.5 * 2.0**52
 _LOG2E = 1 / math.log(2.0)
 _LN2 = (float.fromhex("0x1.62e42feep-1"), float.fromhex("0x1.a39ef35793c76p-33"))
@@ -63,16 +63,16 @@ _EXP_F32 = tuple(map(float.fromhex, (
     "0x1.6ab9475589695p-10", "0x1.126d64812e870p-7", "0x1.55589bc1f7887p-5", "0x1.555409d5f7b2bp-3",
     "0x1.fffffaab7a258p-2", "0x1.0000009c77bc5p+0", "0x1.0000000263a9ep+0",
 )))  # fmt: skip
-#: Beyond this the exponent of the result may leave the range of normal numbers.
+#: Limit on the square of an argument of exp, above which the result may leave the range of normal numbers.
 _EXP_LIMIT = 700.0**2
 
-#: The upper half of 2^52: with it, a low word is a number to reckon with.
+#: The upper half of 2^52: with it, a low word becomes a number that can be computed with.
 _HIGH_WORD = 0x43300000
 #: The upper half of an estimate of 1/b, and of 1/sqrt(b), is such a number less 1/8 or 1/16 of b's word.
 _RECIPROCAL = 2.0**52 + 2.0**49 + 1150 * 2.0**20 - 0x19DC8
 _ROOT = 2.0**52 + 2.0**48 + 1086.5 * 2.0**20 - 0x114B0
-#: The square of what is left to correct after one step: less when all went well, no number when it did not.
-#: Once that is so, the steps that follow reach the last bit.
+#: Limit on the square of the remaining error after one step: it is less for ordinary arguments, and NaN or
+#: more for others. If it is less, the following steps reach the last bit.
 _CONVERGES = 2.0**-22
 
 
@@ -94,7 +94,7 @@ def _is_one(value: Expression) -> bool:
 
 
 class StraightLines:
-    """Emits them for one instance of a statement; :mod:`.group` brings several together."""
+    """Emits straight-line code for one instance of a statement; :mod:`.group` interleaves several."""
 
     def __init__(self, listing: Listing, constant: Constants) -> None:
         self.listing, self._constant = listing, constant
@@ -137,8 +137,8 @@ class StraightLines:
         e = self._f("fnmsub.d {0}, {1}, {2}, {3}", b, y, self._number(1.0))
         y = self._f("fmadd.d {0}, {1}, {2}, {1}", y, e)
         e = self._f("fnmsub.d {0}, {1}, {2}, {3}", b, y, self._number(1.0))
-        # What comes out here lies a little below 1/b before it is rounded. It is the middle between two
-        # numbers for a mantissa of ones, whose reciprocal is the upper one of them.
+        # The result before rounding lies a little below 1/b. For a mantissa of ones it is the middle between
+        # two numbers, of which the upper one is the reciprocal.
         place = None if into is None or into.fixed else into
         result = self._f("fmadd.d {0}, {1}, {2}, {1}, rmm", y, e, into=place)
         self.listing.lines.append(Rescue(routine="div", arguments=(None, b), result=result))

@@ -1,7 +1,6 @@
 """One register for each whole number that a kernel needs more than once.
 
-The integer core issues one instruction a cycle, and nothing hides what it does before the first FP
-instruction.
+The integer core issues one instruction a cycle, and its work before the first FP instruction is not hidden.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from dataclasses import replace
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Mark, Register
 
-#: Integer values of a kernel with more than these want the registers for themselves.
+#: Most numbers that are shared; with more, the kernel's other integer values need the registers.
 MOST = 20
 
 

@@ -108,11 +108,11 @@ class _Kernel:
         self._constants(body)
         lines, places = self._placed([*body[:at], *self.listing.lines, *body[at:]])
         self._check_registers(lines, places)
-        self._check_memory()  # last, as moves may still make room and nothing else goes away by itself
+        self._check_memory()  # last, since later moves may make room, but cannot mend the other limits
         return _Listed(lines, places, arguments)
 
     def _placed(self, whole: list[Line]) -> tuple[list[Line], Allocation]:
-        """The finished listing and its registers. Pairs are kept for later only where all find a register."""
+        """The finished listing and its registers. Packed pairs are reused only if all have a register."""
         taken = functions.CHANGED if self.listing.routines else ()
         fewer = packed_once(whole)
         if len(fewer) < len(whole):
@@ -226,7 +226,7 @@ class _Kernel:
         for argument in listed.arguments.values():
             if argument.wish and argument in places.slots:  # the others are loaded when they are needed
                 inner.append(f"sw {argument.wish}, {8 + 8 * places.slots[argument]}(sp)")
-        for routine in sorted(called):  # who is only rescued by one fills its table then
+        for routine in sorted(called):  # rescue calls for unusual arguments fill the table there
             inner += functions.filled(tables[routine], functions.table(routine))
         inner += functions.filled(constants, own)
         inner += _finished(lines, places, figures)
@@ -250,7 +250,7 @@ class _Kernel:
 
 
 def _load_constant(listing: Listing, bits: int, dtype: str, into: Register) -> None:
-    """A number from its bits, without memory where the bits allow it."""
+    """Emit code that loads a number from its bits, without memory if the bits allow it."""
     if dtype == PAIR and bits:
         half = listing.compute("f", "fmv.w.x {0}, {1}", listing.number(bits & 0xFFFFFFFF))
         listing.put(SPLAT, (into,), (half,))

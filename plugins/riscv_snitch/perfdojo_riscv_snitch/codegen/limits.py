@@ -14,7 +14,7 @@ from perfdojo_sdk.core.words import filled
 
 
 def _elsewhere(site: Site) -> None:
-    """The code generator tests, on the program that a move would make."""
+    """A test that never refuses: the code generator tests the program that a move would make."""
 
 
 def _limit(

@@ -1,13 +1,13 @@
 """Two numbers of f32, or four of f16, in one register: lockstep scopes of so many iterations as packed
 instructions.
 
-What is said of pairs here holds for words of four f16 as well, unless they are told apart. A pair is a word
-of memory, a word that a stream moves, or a register of a buffer in ``reg`` that is written in lanes. Two
-single numbers are packed where a statement reads them as lanes, from registers or from memory where they are
-no whole word, and a lockstep sum into one cell adds up the two halves of a pair. Four f16 are added up in f32
-and rounded once; they are not packed of single numbers, which takes six instructions. Where a statement has
-no packed form (it writes no whole word, its operation has none) its lanes are computed one after the other,
-as long as no register holds its pairs.
+Pairs in this file include words of four f16, unless it says otherwise. A pair is a word of memory, a word
+that a stream moves, or a register of a buffer in ``reg`` that is written in lanes. If a statement reads two
+single numbers as lanes, from registers or from memory where they are no whole word, these are packed; a
+lockstep sum into one cell adds up the two halves of a pair. Four f16 are added up in f32 and rounded once;
+they are not packed from single numbers, which would take six instructions. If a statement has no packed form
+(it writes no whole word, or its operation has none), its lanes are computed one after the other, as long as
+no register holds its pairs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ _COMMUTE = ("vfadd", "vfmul")
 _EXTREME = {"fmax": "vfmax", "fmin": "vfmin"}
 
 
-#: Writes a number to both lanes, or a number to each.
+#: The instruction that writes a number to both lanes, or a number to each.
 SPLAT = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{1}} # vfcpka.s.s {{0}}, {{1}}, {{1}}"
 JOIN = f".insn r 0x33, 0, {_PACK}, {{0}}, {{1}}, {{2}} # vfcpka.s.s {{0}}, {{1}}, {{2}}"
-#: Adds both lanes to a single number. Register 28 is part of the operation.
+#: The instruction that adds both lanes to a single number. Register 28 is a part of its encoding.
 _ADD_LANES = ".insn r 0x33, 0, 71, {0}, {1}, ft8 # vfsum.s {0}, {1}"
-#: Adds four lanes of f16 to a pair of f32, two to each. Register 22 is part of the operation.
+#: The instruction that adds four lanes of f16 to a pair of f32, two to each. Register 22 is a part of its
+#: encoding.
 _ADD_HALVES = ".insn r 0x33, 0, 71, {0}, {1}, fs6 # vfsumex.s.h {0}, {1}"
 
 
@@ -54,7 +55,7 @@ def _text(name: str, dtype: str, shape: str = "") -> str:
     return f"{code} # {name}{shape}.{suffix} {{0}}, {{1}}, {{2}}"
 
 
-#: Product added to what is written -> product alone.
+#: Instruction that adds a product to its result register -> the instruction for the product alone.
 PRODUCTS = {
     _text("vfmac", dtype, shape): _text("vfmul", dtype, shape) for dtype in LANES_OF for shape in ("", ".r")
 }
@@ -100,7 +101,7 @@ class Pairs:
         return lane_stride(self.program.buffer_of[access.array], access.subscripts, level) != 0
 
     def refine(self, parts: list[Part]) -> list[Part]:
-        """``parts`` with the lanes of what has no packed form one after the other."""
+        """``parts`` in which statements without a packed form are split into their lanes."""
         return list(self._refined(parts))
 
     def _refined(self, parts: list[Part]) -> Iterator[Part]:
@@ -254,7 +255,7 @@ class PairValues:
     def _operands(
         self, name: str, arguments: Sequence[Expression], work: Work
     ) -> tuple[Register, Register, str]:
-        """Two operands and the shape of the instruction; what both lanes share comes last."""
+        """Two operands and the shape of the instruction; an operand that both lanes share comes last."""
         one, other = arguments
         if self._same_in_lanes(one, work) and not self._same_in_lanes(other, work) and name in _COMMUTE:
             one, other = other, one

@@ -1,8 +1,9 @@
-"""The first and the last time of a repeated body, merged with what stands around it.
+"""Peeling: the first and the last iteration of a repeated body are merged with the code around it.
 
-A sum starts with a copy of zero and ends with a copy into a stream. Where the sequencer repeats what is
-between, the body is written out once before and once after: the first time then adds to the zero itself, the
-last time writes to the stream itself, and the copies go. Each is an instruction less for every sum.
+A sum starts with a copy of zero and ends with a copy into a stream. If the sequencer repeats the body
+between, it is emitted once before and once after the repetition: the first iteration then adds to the zero
+itself, the last one writes to the stream itself, and the copies are removed, one instruction each for every
+sum.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _COPIES = ("fmv.d ", "fmv.s ", "fmv.h ", "vfsgnj.s ")
 
 
 def frep(count: Register, length: int) -> Instruction:
-    """Repeats the ``length`` instructions that follow; ``count`` holds how often, less one."""
+    """The instruction that repeats the next ``length`` instructions; ``count`` is the number of times minus
+    one."""
     return Instruction(f".insn i 0x0b, 0, x1, {{0}}, {length - 1} # frep.o {{0}}, {length}", (), (count,))
 
 
@@ -39,7 +41,7 @@ def merged(lines: Sequence[Line], zeros: Collection[Register], direct: Collectio
     streams = set(direct)
     while True:
         found = _all_merged(list(lines), zeros, streams)
-        # Results of instructions that take longer leave later: such a mixture would change their order.
+        # Instructions with a longer latency write their results later, so a mixture would change the order.
         mixed = {r for r in streams if len({latency(each) for each in _writers(found, r)}) > 1}
         if not mixed:
             return found
@@ -99,7 +101,7 @@ class _Peeled:
     def merge(
         self, first: bool, last: bool, zeros: Collection[Register], direct: Collection[Register]
     ) -> bool:
-        """Take out copies; whether some went wherever the body was written out, and the rest fits."""
+        """Remove copies; true if some were removed at each peeled iteration, and the rest fits."""
         gone = True
         if last:
             gone = self._sink(direct)
@@ -118,7 +120,7 @@ class _Peeled:
         stop = self.before
         start = stop - _straight(self.lines[:stop][::-1])
         block, count, at = self.lines[start:stop], stop - start, 0
-        while at < len(block):  # by place: what reads one copy may be the next, which is then another line
+        while at < len(block):  # by index: the line that reads one copy may be the next copy
             shorter = _without(block, at, zeros) if _is_copy(block[at]) else None
             if shorter is None:
                 at += 1
@@ -204,7 +206,8 @@ def _without(block: Sequence[Line], at: int, zeros: Collection[Register]) -> lis
 
 
 def _reading(line: Instruction, old: Register, new: Register, is_zero: bool) -> Instruction | None:
-    """``line`` with another operand. What is added to a zero is the product itself, but for the sign of 0."""
+    """``line`` with another operand. A product added to zero is the product itself, except for the sign of
+    0."""
     if not adds_in_place(line):
         return replace(line, reads=tuple(new if r is old else r for r in line.reads))
     if is_zero and line.text in PRODUCTS and old not in line.reads[:2]:
@@ -227,7 +230,7 @@ def _is_dead(lines: Sequence[Line], at: int, register: Register) -> bool:
         if register in _of(line).writes:
             return True
         if _is_label(line):
-            return False  # where branches meet
+            return False  # a label, where branches meet
         if isinstance(line, Mark) and line.begins_loop:
             opened.append(k)
         if isinstance(line, Mark) and line.ends_loop:

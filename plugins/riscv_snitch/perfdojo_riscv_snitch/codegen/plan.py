@@ -15,7 +15,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Path, Program, Statement
 
-#: Suffixes of scopes that the sequencer repeats: as they are, and with registers that go on.
+#: Suffixes of scopes that the sequencer repeats: with fixed registers, and with staggered ones.
 REPEATED, STAGGERED = "frep", "freps"
 REPEATS = frozenset((REPEATED, STAGGERED))
 
@@ -33,7 +33,7 @@ class Plan:
     jobs: Mapping[Path, list[Stream]]
     """Path of a scope -> the streams whose job it is."""
     copies: frozenset[int]
-    """Python's ids of the statements that movers do."""
+    """Python's ids of the statements that movers execute."""
 
     @staticmethod
     def of(program: Program, dialect: Dialect) -> Plan:
@@ -65,7 +65,7 @@ class Plan:
         return location not in MOVERS and not self.dialect.locations[location].constant_subscripts
 
     def check_repeatable(self, statement: Statement) -> None:
-        """A statement of a repeated scope has its operands in registers: :class:`Refused` otherwise."""
+        """Raise :class:`Refused` unless the operands of a statement in a repeated scope are in registers."""
         for access in (*statement.reads, statement.target):
             if self.in_memory(access):
                 words = {"access": access.text, "location": self.program.buffer_of[access.array].location}

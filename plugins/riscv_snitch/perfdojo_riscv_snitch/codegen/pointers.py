@@ -1,8 +1,8 @@
 """Addresses without multiplication: pointers that start before a loop and step with it.
 
 Accesses of one buffer that move alike share a pointer, and differ by the offset of their instruction.
-A pointer starts before the outermost loop that moves it. At the end of an iteration of each loop inside
-it goes where the next iteration wants it: on by its own step, back by what the loops inside it went.
+A pointer starts before the outermost loop that moves it. At the end of each iteration of a loop it moves to
+the next iteration's place: on by the loop's own stride, back by the movements of the loops inside.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from perfdojo_riscv_snitch.codegen.assembly import Listing, Register
 from perfdojo_riscv_snitch.codegen.tree import Address, Loop, Part
 
-#: Offsets of loads and stores reach so far from the lowest access of a pointer.
+#: Largest offset of loads and stores from the lowest access of a pointer.
 REACH = 2047
 
 
 @dataclass(eq=False)
 class Pointer:
-    """A register that walks."""
+    """A register with an address that loops move."""
 
     buffer: str
     constant: int
-    """Bytes from the start of the buffer to where it starts."""
+    """Bytes from the start of the buffer to its first address."""
     steps: dict[Loop, int]
     """Loop -> bytes to add at the end of each of its iterations; all loops from the first that moves it
     to the last."""
@@ -88,7 +88,7 @@ class Pointers:
                 listing.plus(pointer.register, pointer.steps[loop], into=pointer.register)
 
     def guide(self, loop: Loop) -> Pointer | None:
-        """A pointer that tells the end of ``loop`` by where it stands."""
+        """A pointer whose address tells the end of ``loop``."""
         return next((p for p in self.stepping.get(loop, ()) if loop in p.strides), None)
 
 

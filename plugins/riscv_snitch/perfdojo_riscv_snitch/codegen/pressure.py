@@ -31,16 +31,16 @@ from perfdojo_riscv_snitch.codegen.values import BYTES, exact_reciprocal
 from perfdojo_sdk.core.expression import Expression, Literal, Operation, Read, walk
 from perfdojo_sdk.core.program import Path, Statement
 
-#: More registers than there are.
+#: A number above that of all registers.
 _MANY = 1000
-#: Constants of a function that is written out and that need registers, at most.
+#: Most constants of an inlined function that need registers.
 OF_FUNCTION = 4
 #: Values that live while the constants are loaded.
 _LOADING = 2
 
 #: Answers that are kept.
 MOST_KEPT = 20_000
-#: Arguments about the workspace that are read.
+#: Number of arguments about the workspace that are read.
 _OF_WORKSPACE = 2
 #: Integer values that live between the counts of nested repetitions and their end, at most.
 _COUNTING = 4
@@ -117,7 +117,7 @@ def fits(plan: Plan, repeated: Sequence[Repeated], kept: dict[object, Lives]) ->
         kept[key] = _most_lives(plan, some, where)
     later = set[object]().union(*[nest.constants for nest in nests[some.stop :]])
     functions = set[object]().union(*[nest.functions for nest in nests[some.stop :]])
-    # Cells of a buffer that is used elsewhere may hold values here, though nothing here uses them.
+    # Cells of a buffer that is used elsewhere may be live here, although nothing here uses them.
     lasting = [n for n, places in where.items() if any(_crosses(places, some)) and _touch(places, some)]
     most_here, used = kept[key]
     unused = sum(buffer.cells - used[buffer.name] for buffer in program.buffers if buffer.name in lasting)
@@ -210,11 +210,11 @@ class _Nest:
             statement = leaf.statement
             if plan.moved(statement):
                 continue
-            if statement.dtype == "f16":  # in all lanes, for numbers that become words and back
+            if statement.dtype == "f16":  # constants in all lanes, to convert numbers to words and back
                 found.constants |= {("ones", "pair"), ("zeros", "pair")}
             for part in walk(statement.value):
                 if isinstance(part, Literal):
-                    # In pairs, a number is kept once for both lanes as well.
+                    # For pairs, a constant is kept in both lanes as well.
                     found.constants.add((part.text, part.dtype))
                     found.constants |= {(part.text, "pair")} if part.dtype in LANES_OF else set()
                 elif isinstance(part, Operation) and part.name in FUNCTIONS:
@@ -230,7 +230,7 @@ class _Nest:
 
 
 def _width(plan: Plan, statement: Statement) -> int:
-    """Values of its own that a statement has at once, at most, with others of it in step."""
+    """Most values of its own that a statement has at once, with other instances in step."""
     value = statement.value
     if has_functions(value):
         return _MANY

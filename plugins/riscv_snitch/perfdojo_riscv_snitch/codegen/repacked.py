@@ -1,7 +1,7 @@
-"""Pairs that were loaded and packed before: in code without branches, packed once.
+"""Reuse of packed pairs: in code without branches, each pair is loaded and packed once.
 
-Windows that overlap read the same numbers. Where a pair was packed from the same two places of memory, and
-nothing was stored or moved since, its register is read again.
+Windows that overlap read the same numbers. If a pair was packed from the same two places of memory, and
+nothing was stored or moved since then, its register is read again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Place: TypeAlias = tuple[str, Register]
 
 
 def packed_once(lines: Sequence[Line]) -> list[Line]:
-    """``lines`` without what packs a pair again."""
+    """``lines`` without instructions that pack a pair again."""
     if not any(isinstance(line, Instruction) and line.text == JOIN for line in lines):
         return list(lines)
     writes = Counter(r for line in lines if isinstance(line, Instruction) for r in line.writes)

@@ -1,9 +1,9 @@
 """The order of instructions that the sequencer repeats.
 
-What is the same in all iterations stands before them, and an instruction that needs another's result comes
-late enough to find it. A repeated body holds FP instructions on registers only, so registers are all that
-orders it. Every use of a stream register moves the stream, and these uses keep their order; nor does a
-stream write overtake a stream read, which may be of the same cell.
+Instructions that are the same in all iterations are moved before the body, and an instruction that needs
+another's result comes late enough not to wait. A repeated body has only FP instructions on registers, so only
+registers impose an order. Every use of a stream register moves the stream, so these uses keep their order;
+nor does a stream write overtake a stream read, which may be of the same cell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from perfdojo_riscv_snitch.codegen.assembly import Instruction, Line, Register
 
-#: Words in the name of an instruction -> cycles until a dependent one can start.
+#: (part of an instruction's name, cycles until a dependent one can start).
 _SHORT = (("min", 2), ("max", 2), ("sgnj", 2), ("mv", 2), ("cpk", 2), ("fcvt", 3))
 _LONG = 4
 
@@ -42,7 +42,7 @@ def hoisted(body: Sequence[Line]) -> tuple[list[Line], list[Line]]:
 
 
 def scheduled(body: Sequence[Line]) -> list[Line]:
-    """The body in an order that waits less, marks first; as it is where that would not be less."""
+    """The body in an order with fewer stalls, marks first; unchanged if there is no better order."""
     work = [line for line in body if isinstance(line, Instruction)]
     after = _dependences(work)
     order = _order(work, after)
@@ -75,7 +75,8 @@ def _dependences(work: Sequence[Instruction]) -> list[dict[int, int]]:
 
 
 def _order(work: Sequence[Instruction], after: Sequence[dict[int, int]]) -> list[int]:
-    """Always the instruction that can start first; of several the one as written first."""
+    """An order by list scheduling: next is the instruction that can start first, in ties the one written
+    first."""
     starts: dict[int, int] = {}
     time = 0
     while len(starts) < len(work):

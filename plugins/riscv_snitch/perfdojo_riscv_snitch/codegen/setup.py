@@ -10,7 +10,7 @@ from perfdojo_riscv_snitch.codegen.schedule import latency
 from perfdojo_riscv_snitch.codegen.streams import MOVERS, Dimension, Stream
 from perfdojo_sdk.core.program import Program
 
-#: The mover that stands for all of them, when their registers are written.
+#: The number of a mover by which registers of all movers are written.
 ALL_MOVERS = 31
 _REG_REPEAT, _REG_BOUND, _REG_STRIDE, _REG_READ, _REG_WRITE = 1, 2, 6, 24, 28
 
@@ -32,8 +32,7 @@ class SetUp:
     def _configure(self, streams: Sequence[Stream]) -> None:
         """Bounds, strides and repetition of jobs that start later.
 
-        What several movers share is written to all of them at once, by a mover of that name, as long as
-        every mover that has a job is among them.
+        A value that all movers with jobs share is written to all of them at once, by :data:`ALL_MOVERS`.
         """
         numbers = {0: ZERO}
 
@@ -68,7 +67,7 @@ class SetUp:
         self.listing.stream_config(first + len(stream.dimensions) - 1, stream.mover, pointer)
 
     def finish(self, stream: Stream) -> None:
-        """Wait for a job's end, where something comes after it that may touch what it wrote."""
+        """Wait for a job's end, if a later access may touch what it wrote."""
         if stream.writes and self._touched_elsewhere(stream):
             self._await(stream.mover)
 
@@ -106,7 +105,7 @@ class SetUp:
         jobs = [s.job for s in self.streams.values() if s.mover == mover]
         self.listing.await_writes(mover)
         if len(jobs) > 1 or len(jobs[0]) > 1:
-            # Between two jobs the mover says for a moment that it is done.
+            # Between two jobs the mover's status is "done" for a moment.
             self.listing.await_writes(mover)
 
     def _touched_elsewhere(self, stream: Stream) -> bool:
@@ -116,10 +115,11 @@ class SetUp:
         return any(len(job) > 1 or o.path[: len(job)] != job for o in others)
 
     def end(self) -> None:
-        """Switch the streams off, and wait until what they write is in memory.
+        """Disable the streams, and wait until what they write is in memory.
 
-        The switch waits for the last FP instruction, and what follows for the switch. Asking a mover takes a
-        cycle, the answer four: one who asks before the last result has left gets the right answer later.
+        Disabling waits for the last FP instruction, and later code waits for that. A query of a mover is
+        issued in a cycle and answered after four, so a query before the last result has left still gets the
+        right answer.
         """
         self.listing.put("csrci 0x7c0, 1 # streams off")
         for mover in sorted({s.mover for s in self.streams.values() if s.writes}):
@@ -150,7 +150,8 @@ def configuration(stream: Stream) -> dict[int, int]:
 
 
 def settings(dimensions: Sequence[Dimension], repeat: int | None) -> dict[int, int]:
-    """Register -> value for such a pattern; a stride is what the highest loop that wraps adds.
+    """Register -> value for such a pattern; a stride is the distance added by the outermost loop that
+    advances.
 
     ``repeat``: how often each element is read; None where it is written.
     """

@@ -1,9 +1,9 @@
-"""Repetition in which register numbers go on: copies of a body that the sequencer holds once.
+"""Staggered repetition: copies of a body with consecutive registers, of which the sequencer holds only one.
 
 The hardware adds a counter to chosen register fields of every instruction of a repeated body: 0 in its first
-iteration, 1 in the next, and from a largest number on again 0. So a body that is written out for several
-accumulators is kept for one of them only, if their registers stand in a row. The code is written out as long
-as anything else looks at it, and folded last; :mod:`.allocate` then finds registers in a row.
+iteration, 1 in the next, and again 0 after a largest number. So a body that is unrolled for several
+accumulators is stored for one of them only, if their registers are consecutive. The code stays unrolled for
+all other passes, and is folded last; :mod:`.allocate` then finds consecutive registers.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Folded:
     mask: int
     """Fields to which the counter is added: 1 rd, 2 rs1, 4 rs2, 8 rs3."""
     together: tuple[tuple[Register, ...], ...]
-    """Registers that have to stand in a row."""
+    """Groups of registers that have to be consecutive."""
 
 
 def folded(work: Sequence[Instruction]) -> Folded | None:
-    """The body in as many copies as possible; None where it is no copies of anything."""
+    """The body as the most copies possible; None if it does not consist of copies."""
     counts = (count for count in range(min(MOST, len(work)), 1, -1) if len(work) % count == 0)
     return next((found for count in counts if (found := _folded(work, count))), None)
 
@@ -46,7 +46,7 @@ def _folded(work: Sequence[Instruction], count: int) -> Folded | None:
     rows: dict[Register, tuple[Register, ...]] = {}
     """Register -> those of its operand in all copies."""
     moving, staying = set[int](), set[int]()
-    """Fields of registers that go on, and of what stays."""
+    """Fields of registers that are staggered, and of those that stay the same."""
     for same in (work[k::length] for k in range(length)):
         fields = _fields(same[0])
         if fields is None or any(line.text != same[0].text for line in same):
@@ -70,7 +70,7 @@ def _folded(work: Sequence[Instruction], count: int) -> Folded | None:
 def _fields(line: Instruction) -> tuple[int | None, ...] | None:
     """Numbers of the operands in the fields rd, rs1, rs2 and rs3; None for a field without an operand.
 
-    None for the line where an operand that stands in no field is not one that is written, too.
+    None for the whole line if an operand has no field, unless it is the one that is written.
     """
     name, _, rest = line.text.partition("#")[0].strip().partition(" ")
     if name.startswith(_TWICE):

@@ -126,7 +126,7 @@ def _stream(program: Program, buffer: Buffer, dialect: Dialect, pairs: Pairs) ->
 
 
 def _as_one(o: Occurrence, dialect: Dialect) -> Occurrence:
-    """An access in a lockstep scope stands where the scope does: all lanes are one instruction."""
+    """The access, moved out of a lockstep scope to the place of the scope: all lanes are one instruction."""
     if not o.above or not dialect.is_lockstep(o.above[-1].suffix):
         return o
     return o._replace(path=o.path[:-1], above=o.above[:-1], sizes=o.sizes[:-1])
@@ -148,7 +148,7 @@ def _in_memory(program: Program, access: Access) -> bool:
 
 
 def _check_written_once(buffer: Buffer, write: Occurrence, copy: Occurrence) -> None:
-    """Each value that is computed is copied out once, before the next one."""
+    """Raise unless each computed value is copied out once, before the next one."""
     if write.statement.accumulate:
         raise _out_of_step(buffer, write, "is accumulated into")
     if write.path[:-1] != copy.path[:-1] or write.path >= copy.path:
@@ -177,7 +177,7 @@ def _repeats(
 
 
 class Nothing:
-    """Stands for memory where only the instructions between loads and stores are of interest."""
+    """A stand-in for memory, to count the instructions between loads and stores."""
 
     def __init__(self) -> None:
         self.registers: dict[str, Register] = {}

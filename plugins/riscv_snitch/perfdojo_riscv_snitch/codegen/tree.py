@@ -1,4 +1,4 @@
-"""The program as it will run: every scope that is written out is written out, every loop is one object.
+"""The program as it will run: unrolled scopes are unrolled, and every remaining loop is one object.
 
 In the text an iterator is a level. Here it is the loop itself, so that an address that was worked out in
 one place means the same in another.
@@ -36,7 +36,7 @@ class Point:
     """For each level the loop, or the iterator's value where it is known."""
 
     def fold(self, form: AffineExpr) -> AffineExpr:
-        """``form`` with the known iterators put in."""
+        """``form`` with known iterators replaced by their values."""
         known = self.iterators
         if form.quotients:
             if all(level < len(known) and isinstance(known[level], int) for level in form.levels):
@@ -46,7 +46,7 @@ class Point:
         return form if len(left) == len(form.terms) else AffineExpr.affine(constant, tuple(left))
 
     def affine(self, form: AffineExpr) -> tuple[int, list[tuple[int, int]]]:
-        """The constant and the terms of an affine form with the known iterators put in."""
+        """The constant and the terms of an affine form with known iterators replaced."""
         constant, left = form.constant, list[tuple[int, int]]()
         for level, coefficient in form.terms:
             value = self.iterators[level]

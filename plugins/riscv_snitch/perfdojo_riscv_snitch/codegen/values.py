@@ -34,9 +34,9 @@ from perfdojo_sdk.core.program import Program, Statement
 FORMATS = {"f64": "d", "f32": "s", "f16": "h"}
 BYTES = {"f64": 8, "f32": 4, "f16": 2}
 
-#: For messages.
+#: The dtypes of numbers, for messages.
 _NUMBERS = "f64, f32 and f16"
-#: dtype -> powers of two up to this exponent have a reciprocal with all its bits.
+#: dtype -> the largest exponent for which the reciprocal of a power of two is exact.
 _EXACT = {"f64": 100, "f32": 100, "f16": 14}
 
 _ARITHMETIC = {"add": "fadd", "sub": "fsub", "mul": "fmul"}
@@ -70,7 +70,7 @@ class Values:
         """``never_nan``: arrays that hold no NaN whatever the inputs are."""
         self.listing, self.memory, self.never_nan = listing, memory, never_nan
         self.lines: StraightLines | None = None
-        """Writes functions out where that is wanted; else their routines are called."""
+        """The emitter of inlined functions; None: their routines are called."""
 
     def number(self, value: Expression, work: Work, into: Register | None = None) -> Register:
         """A floating-point value. The result may be a register that others read: do not write to it."""
@@ -176,7 +176,7 @@ class Values:
         dtype: str,
         into: Register | None,
     ) -> Register:
-        """The maximum or minimum that is NaN when an operand is: their sum is, then."""
+        """The maximum or minimum that is NaN when an operand is; in that case it is computed as their sum."""
         fmt = _format(dtype)
         result = self._f(f"f{name}.{fmt} {{0}}, {{1}}, {{2}}", one, other)
         # A literal is never NaN; an accumulation names its value only.
@@ -291,7 +291,7 @@ def exact_reciprocal(value: Expression) -> Literal | None:
 def machine_extreme(
     value: Operation, never_nan: Container[str] = ()
 ) -> tuple[str, Expression, Expression] | None:
-    """The machine's maximum or minimum, where a selection says the same.
+    """The machine's maximum or minimum, if a selection means the same.
 
     ``select(a > b, a, b)`` gives b when a is NaN, and so does ``fmax`` as long as b is none.
     """
@@ -320,13 +320,13 @@ def is_number(value: Expression, never_nan: Container[str]) -> bool:
 def never_nan(program: Program) -> frozenset[str]:
     """Arrays, no inputs, that are written with numbers only, whatever the inputs hold.
 
-    What is chosen by a comparison that it won is a number: a running maximum that starts with one and
-    takes over what is greater stays one.
+    A value that won a comparison is a number: a running maximum that starts with a number, and takes greater
+    values only, stays a number.
     """
     found = frozenset(program.buffer_of) - frozenset(program.inputs)
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
     if not any("select(" in statement.text for statement in statements):
-        return frozenset()  # nobody asks
+        return frozenset()  # it would not be used
     while True:
         wrong = {
             array

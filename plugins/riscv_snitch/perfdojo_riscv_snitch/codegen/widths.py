@@ -1,4 +1,4 @@
-"""Numbers of the integer core have 32 bits: what needs more is refused, wherever it would arise."""
+"""A check of the integer core's numbers, which have 32 bits: programs that need more are refused."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import index_values
 from perfdojo_sdk.core.program import Program, Statement
 
-#: Conditions and values are signed.
+#: Largest size of conditions and values, which are signed.
 MOST = 2**31 - 1
-#: Pointers go one stride beyond their last cell, and stay apart by less than all addresses there are.
+#: Largest distance in bytes: pointers go one stride beyond their last cell, and must not wrap around.
 MOST_BYTES = 2**30
 
 
 def check(program: Program) -> None:
-    """:class:`Refused` where a number on the way to an address, a condition or a value leaves 32 bits."""
+    """Raise :class:`Refused` if computing an address, a condition or a value meets a number beyond 32
+    bits."""
     for place in program.places:
         if isinstance(place.node, Statement):
             for form, scale, most in _forms(program, place.node):
@@ -26,7 +27,7 @@ def check(program: Program) -> None:
 
 
 def _forms(program: Program, statement: Statement) -> Iterator[tuple[AffineExpr, int, int]]:
-    """Forms of the iterators, what they are multiplied by, and how far that may reach."""
+    """Forms of the iterators, each with its factor and the largest value allowed for the product."""
     for form in (*statement.guard, *[value.index for value in index_values(statement.value)]):
         yield form, 1, MOST
     for access in (statement.target, *statement.reads):

@@ -1,7 +1,7 @@
-"""Statements whose functions are written out: which instances run in step, and where their numbers come from.
+"""Statements with inlined functions: the instances that run in step, and the source of their constants.
 
-A mover that no stream of the program uses brings the numbers that a loop's functions need, from a table in
-the frame, each iteration's once more. Without one they are loaded where they are needed.
+A mover that no stream of the program uses reads the constants of a loop's functions from a table in the
+frame, again for each iteration. Without such a mover, they are loaded where they are needed.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def side_by_side(body: Body, parts: Sequence[Part]) -> list[Work]:
     """The instances of one statement that ``parts`` begin with and that may run in step.
 
-    All read before the first writes, so none may read what another one writes. What a mover does stands
-    between them without being in the way.
+    All of them read before the first one writes, so none may read what another one writes. Statements between
+    them that movers execute do not matter.
     """
     (first, *_) = parts
     assert isinstance(first, Work)

@@ -17,8 +17,8 @@ from perfdojo_sdk.measure.kept_files import kept_code
 from perfdojo_sdk.measure.machine import cache_folder, machine
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 
-#: Without contraction, because hostfloat.h computes rounding errors.
-#: Nobody replaces a function of the core when it is loaded, so the compiler may write them out in each other.
+#: Flags of the C compiler: no contraction, because hostfloat.h computes rounding errors; inlining, because no
+#: function of the core is replaced when it is loaded.
 _FLAGS = ("-O3", "-fno-semantic-interposition", "-march=native", "-std=gnu11", "-ffp-contract=off")
 
 #: enum Counter of interface.h, in its order.

@@ -24,7 +24,7 @@ from perfdojo_riscv_snitch.simulator.native import (
 from perfdojo_sdk.core.files import read_bounded
 
 DEFAULT_MAX_CYCLES = 100_000_000
-#: Of a program's file.
+#: Largest file of a program.
 _MOST_BYTES = 64 << 20
 
 _CORE_STALLS = COUNTERS[5:12]
@@ -43,7 +43,7 @@ class TraceLine:
     pc: int
     text: str
     repeated: bool = False
-    """Issued again by a FREP loop."""
+    """True if it was issued again by a FREP loop."""
 
     def __str__(self) -> str:
         mark = "*" if self.repeated else " "
@@ -60,9 +60,9 @@ class Simulation:
     total_cycles: int
     """Cycles from the first instruction until all activity has ended."""
     instructions: int
-    """Issued by the integer core, those that it hands to the FP side included."""
+    """Number of instructions issued by the integer core, including those that it passes to the FP side."""
     fpu_instructions: int
-    """Issued to the FPU's pipelines, repetitions by FREP included."""
+    """Number of instructions issued to the FPU's pipelines, including repetitions by FREP."""
     fp_memory_instructions: int
     flops: int
     core_stalls: Mapping[str, int]
@@ -81,9 +81,9 @@ class Simulation:
     """FP registers at the end, as 64 bits, by their ABI names."""
     fcsr: int
     unstored: tuple[str, ...]
-    """Stream registers of which something was still to be stored when the program ended."""
+    """Stream registers with data that was not yet stored when the program ended."""
     left: tuple[str, ...]
-    """Stream registers with a job that has not ended, or data that nobody took, after everything was done."""
+    """Stream registers with an unfinished job, or with unread data, after everything was done."""
     memory: bytes = field(repr=False)
     """TCDM at the end."""
     symbols: Mapping[str, int] = field(default_factory=dict, repr=False)
@@ -297,7 +297,7 @@ def _trace(program: Program, state: NativeState) -> Iterator[TraceLine]:
         yield TraceLine(record.cycle, ("int", "fp")[record.source], record.pc, text, bool(record.repeated))
 
 
-#: enum Error of interface.h -> code, and what to say of the detail.
+#: enum Error of interface.h -> code, and a format for the detail.
 _ERRORS = {
     1: ("PD-S001", "illegal instruction 0x{0:08x}"),
     2: ("PD-S002", "no code at 0x{0:08x}"),

@@ -68,8 +68,8 @@ PD_INLINE pd_f32v pd_abs_f32v(pd_f32v v) { return _mm512_abs_ps(v); }
 PD_INLINE pd_f32v pd_sqrt_f32v(pd_f32v v) { return _mm512_sqrt_ps(v); }
 PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n) { return _mm512_scalef_ps(v, n); }
 
-/* exp of every input, in place of pd_exp.h's: the exponent comes from an instruction that takes any number down
- * to a whole one, and a table in a register has the sixteenths.
+/* exp of every input, in place of pd_exp.h's: the exponent comes from an instruction that scales by a power of two and
+ * rounds any exponent down to a whole number, and a table in a register has the sixteenths.
  *
  * exp(x) = 2^n * exp(r), 16 n = round(16 x / ln 2), |r| <= ln(2) / 32: three terms beyond the first are enough.
  */
@@ -82,7 +82,7 @@ PD_INLINE pd_f32v pd_exp_f32v(pd_f32v x)
                                            1.68179286f, 1.75625217f, 1.8340081f, 1.91520655f);
     /* Beyond these bounds the result is inf or 0 either way; NaN passes through. */
     x = pd_max_number_f32v(-104.0f, pd_min_number_f32v(89.0f, x));
-    /* Adding 1.5 * 2^19 leaves room for sixteenths alone: n, and 16 n in the low bits. */
+    /* Adding 1.5 * 2^19 leaves sixteenths as the smallest digits: n, and 16 n in the low bits. */
     const pd_f32v shift = pd_splat_f32v(786432.0f), shifted = x * pd_splat_f32v(1.44269504f) + shift;
     const pd_f32v n = shifted - shift;
     const pd_f32v r = (x - n * pd_splat_f32v(0.693359375f)) + n * pd_splat_f32v(2.12194440e-4f);

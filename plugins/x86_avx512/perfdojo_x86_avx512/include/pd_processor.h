@@ -1,4 +1,4 @@
-/* What this processor and its system have, asked by code that any x86-64 runs. */
+/* Queries for features of this processor and its system, in code that any x86-64 runs. */
 #ifndef PD_PROCESSOR_H
 #define PD_PROCESSOR_H
 
@@ -20,7 +20,7 @@ PD_ANYWHERE static int pd_cpuid_bit(unsigned leaf, unsigned subleaf, int reg, in
     return r[reg] >> bit & 1;
 }
 
-/* Whether the system keeps all of these registers (bits of XCR0) when it switches between processes. */
+/* True if the system saves all of these registers (bits of XCR0) when it switches between processes. */
 PD_ANYWHERE static int pd_system_keeps(unsigned registers)
 {
     unsigned low, high;

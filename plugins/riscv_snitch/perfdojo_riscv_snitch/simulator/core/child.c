@@ -1,4 +1,4 @@
-/* The core as a program of its own: runs what comes on its standard input, and knows nothing else.
+/* The core as a program of its own: it runs the job on its standard input, and has access to nothing else.
  *
  * A job is a Job, a SnitchProgram, its code, and for each run a SnitchState with TCDM's content, all as they stand
  * in memory (simulator/run.py writes them); pointers are filled in here. The answer is, for each run, the state

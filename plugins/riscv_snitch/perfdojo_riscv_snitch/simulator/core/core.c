@@ -62,7 +62,7 @@ static void caq_settle(Machine *m) {
 
 /* -- Instructions ---------------------------------------------------------------------------------- */
 
-/* What the issue of an instruction came to: done, or the counter of what was in its way. */
+/* The result of an attempt to issue: done, or the counter of the obstacle. */
 enum { ISSUED = -1 };
 
 static int access_memory(Machine *m, const Insn *i, u32 a, u32 b) {

@@ -185,7 +185,7 @@ static void switch_streams(Machine *m, const Insn *i) {
     if (i->rs1 & 1) m->streams_on = i->op == OP_CSRRS;
 }
 
-/* What is in the way of an instruction, as a counter; 0 if nothing is. */
+/* The obstacle for an instruction, as a counter; 0 if there is none. */
 static int obstacle(Machine *m, const Insn *i, u32 pc, u64 *value) {
     if (m->fp_pending_was & i->fp_wait) return STALL_FP_DEPENDENCY;
     if (!operands(m, i, pc, value)) return STALL_FP_STREAM;

@@ -1,11 +1,11 @@
-/* What the FPU computes, apart from when. */
+/* The arithmetic of the FPU, without its timing. */
 #ifndef FPU_H
 #define FPU_H
 
 #include "decode.h"
 #include "softfloat.h"
 
-/* a + b + c, and a*b + c*d + e with the products in a narrower format; `negate` turns the sign of
+/* a + b + c, and a*b + c*d + e with the products in a narrower format; `negate` changes the sign of
  * everything but the last term. */
 u64 fp_sum3(Format f, u64 a, u64 b, u64 c, int negate, int rm, int *flags);
 u64 fp_dot2(Format from, Format to, u64 a, u64 b, u64 c, u64 d, u64 e, int negate, int rm, int *flags);

@@ -1,4 +1,4 @@
-/* What the Python side hands over and gets back (simulator/native.py mirrors these structures). */
+/* The data that the Python side passes and gets back (simulator/native.py mirrors these structures). */
 #ifndef INTERFACE_H
 #define INTERFACE_H
 
@@ -26,7 +26,7 @@ enum Error {
     ERROR_MEMORY,
 };
 
-/* What the FP side waits for when nothing moves any more. */
+/* What the FP side waits for in a deadlock. */
 enum Stuck { STUCK_UNKNOWN, STUCK_STREAM_READ, STUCK_STREAM_WRITE, STUCK_FREP_BODY, STUCK_STREAM_CONFIG };
 
 enum Late { LATE_MOVERS = 1, LATE_ACCESSES = 2 };
@@ -85,7 +85,7 @@ typedef struct SnitchState {
     u64 f[32];
     u32 fcsr;
     u32 used;     /* stream registers hold what an earlier program left there */
-    u32 late;     /* what waits for others that keep the memory busy: enum Late */
+    u32 late;     /* accesses that wait because others keep the memory busy: enum Late */
     u32 unstored; /* movers, as a mask, that had something to store when the program ended */
     u32 left;     /* movers that still have a job, or data that nobody took, after all was done */
     u32 error, error_pc, error_detail;

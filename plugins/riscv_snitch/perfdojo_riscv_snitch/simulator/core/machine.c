@@ -114,7 +114,7 @@ static void check_end(Machine *m) {
     if (m->seq.loops) fail(m, ERROR_DEADLOCK, m->pc, STUCK_FREP_BODY);
 }
 
-/* As a program with jobs of four loops and repeated elements leaves them. */
+/* Sets the registers as a program with jobs of four loops and repeated elements leaves them. */
 static void leave_registers(Mover *v) {
     v->repeat = v->next_repeat = 2;
     for (u32 i = 0; i < LOOPS; i++) {

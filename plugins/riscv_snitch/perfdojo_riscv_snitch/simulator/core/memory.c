@@ -179,7 +179,7 @@ static void serve_all(Machine *m, u32 movers) {
     }
 }
 
-/* Others keep the memory busy, and leave what is late but a few cycles of each period. */
+/* True if an access of this kind must wait: others keep the memory busy, except in a few cycles of each period. */
 static bool late(const Machine *m, u32 what) {
     enum { PERIOD = 128, LEFT = 8 };
     return m->state->late & what && m->cycle % PERIOD >= LEFT;

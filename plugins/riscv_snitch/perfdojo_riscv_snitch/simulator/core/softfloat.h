@@ -75,7 +75,7 @@ static inline u128 shift_right_sticky128(u128 value, int by) {
     return value >> by | ((value & (((u128)1 << by) - 1)) != 0);
 }
 
-/* What rounding adds to a magnitude whose dropped part is `rest` out of 2 * `half`. */
+/* The increment by rounding of a magnitude whose dropped part is `rest` out of 2 * `half`. */
 static INLINE int round_up(int rm, int sign, u64 rest, u64 half, int odd) {
     switch (rm) {
     case RNE: return rest > half || (rest == half && odd);
@@ -223,7 +223,7 @@ static INLINE u64 fp_minmax(Format f, u64 a, u64 b, int maximum, int *flags) {
 
 enum { CMP_LE, CMP_LT, CMP_EQ };
 
-/* `negate` turns the answer round, except where a NaN makes the comparison invalid. */
+/* `negate` inverts the answer, unless a NaN makes the comparison invalid. */
 static INLINE int fp_compare(Format f, u64 a, u64 b, int how, int negate, int *flags) {
     Unpacked ua = unpack(f, a), ub = unpack(f, b);
     int nan = ua.class == CLASS_NAN || ub.class == CLASS_NAN;

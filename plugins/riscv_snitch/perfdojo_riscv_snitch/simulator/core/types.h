@@ -1,4 +1,4 @@
-/* Short names for the integers of fixed width that everything here is made of. */
+/* Short names for the integers of fixed width. */
 #ifndef TYPES_H
 #define TYPES_H
 
