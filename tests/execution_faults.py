@@ -74,7 +74,7 @@ class Fault:
     """Executions that would meet it, too, beside those of ``MET_BY``."""
 
 
-#: What meets the faults of an execution on its own way.
+#: Execution -> other executions that may find its faults as well.
 MET_BY = {
     "guard_pages": ("workspace", "threads"),
     "alignment": ("two_callers", "own_memory"),  # other inputs are one element further on

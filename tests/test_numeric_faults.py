@@ -1,4 +1,4 @@
-"""The inputs of leg 2 show what a generator may get wrong: faults planted in right C are refused."""
+"""The inputs of the numeric leg show faults of generators: faults planted in right C are refused."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Fault(NamedTuple):
     kernel: str
     right: str
     wrong: str
-    """What stands in the place of ``right``."""
+    """The code in place of ``right``."""
     seeds: int = 1
-    """Seeds by each of which it is seen: more for what chance may find, in some drawing of magnitudes."""
+    """Number of seeds that must all show it: several if the class magnitudes may find it by chance."""
 
 
 #: Wrong at results that are computed, and such a number in one of millions.

@@ -25,7 +25,7 @@ from planting.kernels import Field, Ground
 from planting.plant import Place, Plant, places, planted
 from planting.reasons import reason
 
-#: Kernels of which one has whatever may go wrong in a call.
+#: Kernels such that for each fault in a call, one of them may have it.
 CALLED = ("relu:shrunk-3", "softmax:odd-last", "bmm:shrunk-1", "swiglu:shrunk-1", "conv2:shrunk-1")
 VECTORS, STREAMS = ("x86_avx512", "x86_avx2", "arm_neon"), ("riscv_snitch",)
 GRIDS = ("cuda_gh200", "hip_mi300a")

@@ -1,4 +1,4 @@
-"""Executions of emitted code: what goes wrong when its runtime does, and how many threads there may be."""
+"""Executions of emitted code: faults in its runtime are found, and the number of threads is limited."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dependence leg on real moves: random games are proved, and a step that lies is named."""
+"""The dependence leg on real moves: random games are proved, and a step with a false relation is named."""
 
 from __future__ import annotations
 

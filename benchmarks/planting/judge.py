@@ -1,9 +1,9 @@
 """The verdict on one planted fault: caught by the numeric leg, survived, or harmless with evidence.
 
-A survivor is harmless only with evidence: what is loaded of the compiled file is the same byte for byte, or
-is so without its prefetches; or, for a fault that outputs would show, ``reasons.py`` says why they cannot,
-and many runs beside the unplanted kernel, on inputs that the leg never draws, do not contradict it: they
-agree in every element, or stay within the error bound that the kernel promises.
+A survivor is harmless only with evidence. Either the loaded part of the compiled file is the same byte for
+byte, at least without its prefetches. Or, for a fault that outputs would show, ``reasons.py`` says why they
+cannot, and many runs beside the kernel without the plant, on inputs that the leg never draws, do not
+contradict it: they agree in every element, or stay within the error bound that the kernel promises.
 
 Some targets lack executions (an emulated core has one caller, and does not fork). There, a fault in a header
 that only executions show is judged again on a target whose kernels run on this processor, if that target's

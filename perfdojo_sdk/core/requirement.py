@@ -1,4 +1,4 @@
-"""Requirements of moves, and what a check answers by them: legal and of which kind, or refused and why."""
+"""Requirements of moves, and the answers of a check: legal with a kind, or refused with a reason."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ class Refusal:
         code: str = "",
         **words: object,
     ) -> Refusal:
-        """``nodes``: others than ``at``. A mark that is an access is the access at fault, too.
+        """A refusal. ``nodes``: those at fault besides ``at``. A mark that is an access is also the access
+        at fault.
 
-        What is not of a fact's type is a word under the same name: packages gave such words before there
-        were facts.
+        A value that has not the type of a fact becomes a word of that name: packages gave such words before
+        there were facts.
         """
         if not isinstance(nodes, tuple):
             words["nodes"], nodes = nodes, ()
@@ -94,7 +95,7 @@ class Refusal:
         }
 
 
-#: What a requirement says that no move can establish.
+#: ``established_by`` of a requirement that no move can establish.
 NO_MOVE: tuple[str, ...] = ()
 
 
@@ -102,9 +103,10 @@ NO_MOVE: tuple[str, ...] = ()
 class Requirement(Generic[_Asked]):
     """One reason for which a transformation can refuse.
 
-    ``test`` is asked about the facts and answers None (holds), a :class:`Kind` (holds, at that price), a
-    :class:`Legal` (the same, with laws that depend on the site) or a :class:`Refusal`. None in its place:
-    :meth:`Transformation.analyse` refuses for this requirement, and where it holds, it costs its law.
+    ``test`` gets the facts and returns None if the requirement holds, a :class:`Kind` if it holds and the
+    move then changes as much, a :class:`Legal` for the same with laws that depend on the site, or a
+    :class:`Refusal`. Without a test, :meth:`Transformation.analyse` refuses for this requirement, and a move
+    that it allows uses the requirement's law, if there is one.
     ``semantic``: without it, a result could be wrong (and not merely malformed or pointless).
     """
 
@@ -133,7 +135,7 @@ class Legal:
 
 @frozen
 class Rejection:
-    """The answer of a check that refuses a move; words are made only when somebody looks."""
+    """The answer of a check that refuses a move; its sentences are made only when they are read."""
 
     requirement: Requirement[Any]
     refusal: Refusal
@@ -179,7 +181,7 @@ class Objection:
 
 
 def _filled(sentence: str, refusal: Refusal) -> str:
-    """The sentence with the words in it; as it stands where a plugin's words do not fit."""
+    """The sentence with the words filled in; unchanged if the words that a plugin gives do not fit."""
     try:
         return filled(sentence, refusal.sentence_words)
     except (LookupError, TypeError, ValueError, AttributeError):

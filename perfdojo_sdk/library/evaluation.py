@@ -349,7 +349,7 @@ class Evaluator:
     # -- a few games ---------------------------------------------------------------------------
 
     def _time_few(self, tasks: Sequence[_Task]) -> None:
-        """Short timings, to tell who is near the fastest; one call for who is slow before anything is known.
+        """Time games briefly, to find those near the fastest; slow ones get one call if no time is known yet.
 
         If the runner can, a few share a child process and take turns: arrays are made once, and a busy moment
         of the machine slows down all of them.

@@ -33,7 +33,7 @@ QUICK_COMPARED = 10**7
 
 @dataclass
 class VerificationCache:
-    """Results that the verifications of one kernel's games share: most of them share most of their moves."""
+    """Results that verifications of one kernel's games share, since these games share most of their moves."""
 
     proved: set[bytes] = field(default_factory=set)
     """Steps that the dependence leg proved."""
@@ -59,7 +59,7 @@ class Subject:
 
 
 def verify(subject: Subject) -> Verification:
-    """All three legs for the compiled end of a game, the two that are only Python beside the third."""
+    """All three legs for the compiled end of a game; the two in Python run beside the numeric leg."""
     trace, rules = subject.trace, subject.rules
     with in_background(
         lambda: (exact(trace, rules, subject.seed), dependence(trace, rules, subject.cache))
@@ -70,7 +70,7 @@ def verify(subject: Subject) -> Verification:
 
 
 def quick(subject: Subject) -> Verification:
-    """The same three questions, asked of fewer cases: for the best candidate so far of a search.
+    """All three legs with fewer cases, for the best candidate so far of a search.
 
     The exact leg runs the last program only, in one random model, at a smaller shape. The numeric leg runs
     one class of inputs; for a large program, on some rows, or at a smaller shape if rows depend on each
@@ -148,7 +148,7 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
 
 
 def dependence(trace: Trace, rules: Rules, cache: VerificationCache) -> LegResult:
-    """Integer sets, at the kernel's own size."""
+    """The dependence leg, at the kernel's own size."""
     from perfdojo_sdk.verify.dependence import verify_dependence_trace
 
     report = verify_dependence_trace(trace, rules, cache.proved)
@@ -161,7 +161,7 @@ def dependence(trace: Trace, rules: Rules, cache: VerificationCache) -> LegResul
 
 
 def numeric(subject: Subject) -> LegResult:
-    """The compiled kernel against float64, on one thread and on several whatever the subject's number is."""
+    """The numeric leg, on one thread and on several, whatever the subject's number is."""
     begin = perf_counter()
     played, artifact = affordable(subject)
     report = _compared(subject, played, artifact, tuple(sorted({1, 2, subject.threads})))

@@ -1,4 +1,4 @@
-"""Executions in which C calls the kernel: two callers at once, results handed over, what is its caller's.
+"""Executions in which C calls the kernel: two callers, results for another thread, the caller's registers.
 
 ``callers_c.py`` has the C.
 """
@@ -27,21 +27,21 @@ from perfdojo_sdk.measure.trial import (
     room_like,
 )
 
-#: Seconds for two callers to meet: they share the processor with whatever else runs.
+#: Seconds for two callers to run at once; other processes may keep them from it.
 MEETING_S = 0.05
-#: How often two callers are to meet in the kernel; and how often even if that takes the longer time, in
-#: seconds, as where other work keeps them from running at once.
+#: How often two callers should overlap in the kernel; the fewest overlaps to wait for, and seconds to wait
+#: for them if other work keeps the callers from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
-#: How often another thread waits for results, at most: some times for each cache line of theirs. And seconds;
-#: so many where other work keeps the two from running at once.
+#: Most times that another thread waits for results, a few for each cache line of them; seconds for that, and
+#: seconds if other work keeps the two threads from running at once.
 MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
-#: Arrays up to which the harness of two callers goes.
+#: Most arrays that the harness of two callers supports.
 MOST_ARRAYS = 64
 
 
 def two_callers(trial: Trial) -> None:
-    """Each in a thread of its own, with arrays of its own, on other inputs; results are compared in C, call
-    by call, so that the two hardly ever wait for each other."""
+    """Call from two threads at once, with different arrays and inputs. Results are compared in C after each
+    call, so that the two hardly ever wait for each other."""
     first, kernel = trial.stage, trial.kernel
     first.call("middle")
     with other_inputs(first) as inputs:
@@ -65,8 +65,8 @@ def two_callers(trial: Trial) -> None:
 
 
 def handed_over(trial: Trial) -> None:
-    """Another thread waits until the caller says that the call is over, and looks at the results: it does not
-    see what has not left the caller's processor by then."""
+    """Let another thread read the results as soon as the caller reports the end of the call: it shows stores
+    that are not yet visible to other processors."""
     stage = trial.stage
     size = stage.arrange("middle", ALONE)
     caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
@@ -98,7 +98,7 @@ def _harness(trial: Trial) -> ctypes.CDLL:
 
 
 def harness_file(job: Mapping[str, Any]) -> str:
-    """The file of what C calls. A kernel may have changed the current folder."""
+    """The file of the callers in C, as a full path: a kernel may have changed the current folder."""
     return os.path.join(job["folder"], "callers.so")
 
 

@@ -1,7 +1,7 @@
 """Calls of one kernel that show faults which a plain call hides; a part of the child process.
 
-All calls together happen in one fork of the child, which tells what it begins and what it has done, so that a
-kernel that dies or hangs tells in what.
+All calls happen in one fork of the child, which reports when an execution begins and ends, so that a crash
+or hang can be attributed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from perfdojo_sdk.measure.trial import (
     room_like,
 )
 
-#: After how many calls there is nothing left to set up: from then on neither threads nor memory may grow.
+#: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
 SETTLED = 10
 #: Seconds after which a call after a fork, or one of many slow calls, counts as hanging.
 PATIENCE_S = 5.0

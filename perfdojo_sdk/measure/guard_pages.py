@@ -1,4 +1,4 @@
-"""Arrays between inaccessible pages: whoever leaves one by a byte, reading or writing, dies or is seen."""
+"""Arrays between inaccessible pages: a kernel that reads or writes beyond one crashes or is detected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from perfdojo_sdk.measure.kernel_calls import CARRIER, Guarded, bytes_of, poison
 PAGE = mmap.PAGESIZE
 #: Bytes that are inaccessible on either side of a room.
 WALL = max(PAGE, 1 << 16)
-#: Bytes, beyond which addresses look alike again to whatever a processor does.
+#: Bytes of a cache line; addresses that differ by a multiple of it have the same alignment.
 CACHE_LINE = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +30,7 @@ class Room(Guarded):
         size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
         memory = mmap.mmap(-1, size + 2 * WALL, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):
-            memory.madvise(mmap.MADV_HUGEPAGE)  # to touch it page by page may take longer than the calls
+            memory.madvise(mmap.MADV_HUGEPAGE)  # touching small pages may take longer than the calls
         whole = np.frombuffer(memory, np.uint8)
         for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
             if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
@@ -39,7 +39,7 @@ class Room(Guarded):
         self.at = -1
 
     def allow(self, access: int) -> None:
-        """Access to all of the room, as ``mprotect`` names it."""
+        """Set the access rights of the whole room, as constants of ``mprotect``."""
         if _libc.mprotect(
             ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
         ):
@@ -48,9 +48,9 @@ class Room(Guarded):
     def place(
         self, where: str | int, number: int, shape: tuple[int, ...] | None = None, turn: int = 0
     ) -> bool:
-        """Lie at the ``start``, in the ``middle`` or at the ``end``, or so many bytes behind the middle; or
-        ``odd``: at first at no multiple of more than has to be, and differently for arrays of different
-        numbers; with each ``turn`` an element on. Whether it has moved."""
+        """Put the array at the ``start``, in the ``middle``, at the ``end``, or so many bytes behind the
+        middle; ``odd`` is an address with the least alignment allowed, another one for each ``number``, and
+        an element further with each ``turn``. True if the array has moved."""
         shape, before = self.shape if shape is None else shape, self.at
         places = {
             "start": 0,
@@ -63,7 +63,7 @@ class Room(Guarded):
         return before != self.at
 
 
-#: Where all rooms lie, or each of them; those that are not named, in the middle.
+#: The place of all arrays, or of each room's array; those that are not named lie in the middle.
 Where: TypeAlias = str | Mapping[Room, str | int]
 
 

@@ -1,4 +1,4 @@
-"""Execution ``threads``: the kernel on many numbers of threads, among them those that nobody means."""
+"""Execution ``threads``: the kernel on many numbers of threads, absurd ones among them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from perfdojo_sdk.measure.guard_pages import CACHE_LINE, Room, untouched
 from perfdojo_sdk.measure.kernel_calls import Refused, check_status, poison_of
 from perfdojo_sdk.measure.trial import ALONE, FEWEST_CALLS, FEWEST_COUNTS, TOGETHER, Trial
 
-#: Seconds for threads that use one place of the workspace to collide: these share the processor with whatever
-#: else runs, and what one overwrites is seen only at that very moment.
+#: Seconds for threads that share a part of the workspace to collide: a collision shows only if both write at
+#: the same moment.
 COLLIDING_S = 0.3
-#: Numbers of threads up to which they are given that time; of more, calls only as they come.
+#: Most threads for which calls are repeated for that time; with more, there is one call.
 FEW_THREADS = 3
-#: Seconds in which many numbers of threads are tried; those beyond so many, in any case.
+#: Seconds for trying numbers of threads; those beyond this many threads run in any case.
 COUNTING_S, MANY_THREADS = 0.2, 64
-#: Numbers of threads that nobody means: the least and the largest that the argument can be.
+#: Absurd numbers of threads: the least and the largest value of the argument.
 LEAST_THREADS, MOST_THREADS = -(1 << 31), (1 << 31) - 1
 
 
@@ -47,7 +47,8 @@ def _with_threads(trial: Trial, count: int, action: Callable[[Trial, int], None]
 
 
 def _collide(trial: Trial, count: int) -> None:
-    """One call; many where each thread has a slot of the workspace: two that use one seldom meet there."""
+    """Call once; or many times if each thread has a slot of the workspace, since two that share one by
+    mistake seldom collide."""
     stage = trial.stage
     stage.call("end", count)
     size = stage.kernel.workspace_bytes(count)
@@ -62,11 +63,11 @@ def _collide(trial: Trial, count: int) -> None:
 
 
 def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
-    """Threads with slots of their own have written into all of them. Where two threads use one, another slot
-    is left as it was, whether they have met or not; for some number of threads, the last."""
+    """Raise unless threads have written into all slots of the workspace. If two threads share a slot, another
+    slot stays unwritten, even if they do not collide; for some number of threads, it is the last one."""
     stage = trial.stage
     left = _unused(stage.workspace)
-    for _ in range(FEWEST_CALLS):  # a thread may come late to work that others have done meanwhile
+    for _ in range(FEWEST_CALLS):  # a thread may start so late that others have done its work
         stage.call("end", ALONE)
         spare = _unused(stage.workspace)
         if left <= spare + CACHE_LINE:
@@ -81,18 +82,18 @@ def _uses_its_slots(trial: Trial, size: int, count: int) -> None:
 
 
 def _unused(room: Room) -> int:
-    """Bytes at its end that are still poison."""
+    """The number of bytes at the end of a room that are still poison."""
     written = np.flatnonzero(room.bytes != poison_of(room.dtype, 0))
     return room.bytes.size - (int(written[-1]) + 1 if written.size else 0)
 
 
 def _as_one(trial: Trial, count: int) -> None:
-    """Fewer than one count as one."""
+    """Call with fewer than one thread, which counts as one."""
     trial.stage.call("end", count)
 
 
 def _too_many(trial: Trial, count: int) -> None:
-    """More threads than any kernel runs on: it says so and writes nothing, or does without them."""
+    """Call with too many threads: the kernel has to refuse and write nothing, or to run on fewer."""
     stage = trial.stage
     size = stage.arrange("end", TOGETHER)
     status = stage.kernel.enter(stage.arrays, stage.workspace, size, count)

@@ -1,4 +1,4 @@
-"""A kernel about to be put through executions: where its arrays lie, and what it must compute."""
+"""The common context of executions of one kernel: the places of its arrays, and the expected results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from perfdojo_sdk.measure.forked import Tell
 from perfdojo_sdk.measure.guard_pages import Room, Where, same
 from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, check_status, compare
 
-#: Calls in a row; of a slow kernel, as many as take this time, and a few at least.
+#: Number of calls in a row; for a slow kernel, as many as fit into these seconds, but at least a few.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 #: Numbers of threads that are tried in any case, the first of the job's.
 FEWEST_COUNTS = 10
-#: Bytes of workspace beyond which a number of threads that no user has is left out.
+#: Bytes of workspace above which unusual numbers of threads are left out.
 MOST_WORKSPACE = 64 << 20
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
@@ -71,14 +71,14 @@ class Stage:
         self.check()
 
     def check(self) -> None:
-        """After a call: nothing around the arrays is changed, and the results are the expected ones."""
+        """Raise after a call that changed memory around the arrays, or gave other results than expected."""
         for room in self.rooms:
             room.check_guards()
         if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
             compare(self, self.expected, "differ from those of a plain call")
 
     def check_inputs(self) -> None:
-        """After all calls at one place, that none has changed an input."""
+        """Raise if a call at this place has changed an input."""
         for room, given in zip(self.inputs, self.memory.inputs, strict=True):
             if not same(room, given.bytes):
                 raise Refused("input_modified", f"the kernel changed its input {room.name}")
@@ -98,7 +98,7 @@ class Trial:
 
 
 def room_like(room: Room) -> Room:
-    """Another one for such an array."""
+    """A new room for an array like this one."""
     other = Room(room.name, room.shape, room.dtype, room.step)
     other.place("middle", 0)
     return other
@@ -106,7 +106,7 @@ def room_like(room: Room) -> Room:
 
 @contextmanager
 def other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
-    """Other inputs in the very same memory, one element further on: the last is the first one, again."""
+    """Other inputs in the same memory, shifted by one element; the last element repeats the first."""
     found: list[Guarded] = []
     for room in stage.inputs:
         step = room.bits.itemsize

@@ -473,7 +473,7 @@ _LARGE_POWER = 2.0**20
 
 def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
     """Numbers over the whole range of the dtype, of either sign, that arithmetic seldom gives: powers of two,
-    their neighbours on both sides, the ends of the dtype and of what is normal, zeros; a few are ordinary."""
+    their neighbours on both sides, the ends of the dtype and of its normal range, zeros; some ordinary."""
     native = np.dtype("f2") if dtype == "f16" else values.dtype
     reach, count = RANGES[dtype], values.size
     # References compute in f64: near its own end they have no room for an error bound.
@@ -515,9 +515,9 @@ def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
 
 
 def select_one(values: Array, groups: Groups, rng: Generator) -> None:
-    """Numbers that let those of another array pass: half of the groups have one 1 and zeros, so that a sum of
-    products is one of the other's numbers; a quarter zeros alone, of either sign, an eighth ones, an eighth a
-    large power of two."""
+    """Factors that let the numbers of another array pass through sums of products unchanged: half of the
+    groups have a single 1 and otherwise zeros, a quarter only zeros of either sign, an eighth only ones, an
+    eighth a large power of two."""
     if groups.apart:
         groups = Groups(groups.shape, tuple(range(values.ndim)))
     turn = rng.permutation(groups.count) % 8

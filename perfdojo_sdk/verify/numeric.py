@@ -80,7 +80,7 @@ _VALUE_INSTANCES = 2 * 10**8
 _MOST_BYTES = 1 << 30
 #: Statement instances, and bytes of inputs, up to which plain calls share a child process.
 _TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
-#: What they say about one element of an output.
+#: Bytes of expected results for one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random", "rows")
@@ -176,7 +176,7 @@ def verify_numeric(
     sets = sets_of(original, references.instances) if ability(runner, RunsSets) else {}
     planned, skipped = _planned(references, sets, threads, quick, executions)
     results: list[ClassResult] = []
-    # A fork's orphans are told from other children of this process only while nobody else starts any.
+    # Orphans of a fork can be told from other children of this process only if nothing else starts one.
     forking = ability(runner, Forks)
     alone = forks or (forking is not None and forking.forks)
     with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
@@ -554,8 +554,8 @@ def _independent_rows(
 ) -> tuple[Rows | None, str]:
     """The decomposition of the program into rows that can be verified alone, or None with the reason.
 
-    On rows, the bound is that of the original program in any order of its terms. It is told of reciprocals,
-    but of no other rounding that a move declared, nor of sums that the original does not have.
+    On rows, the bound is that of the original program in any order of its terms. It accounts for reciprocals,
+    but for no other declared rounding, and for no sums that the original does not have.
     """
     if not _float_dtypes(transformed) <= _float_dtypes(original):
         return None, "its moves change precision"
