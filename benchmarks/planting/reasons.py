@@ -385,6 +385,37 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"¶    fadd\.[sd] .*\n\3:",
     ),
     Reason(
+        r"mask-of-a-class",
+        r"[ds]?softmax",
+        r"^andi t5, t3, 0x81$",
+        "a divisor is a sum of exponentials: positive, or NaN, but not -inf",
+    ),
+    Reason(
+        r"stream-set-too-early",
+        r".*",
+        r"^mv zero, ",
+        "the next instruction writes the same register, and waits until the one before has written it",
+        r"¶    mv zero, (\w+) .*\n    li \1, ",
+    ),
+    Reason(
+        r"rescued-for-nothing",
+        r".*",
+        r"",
+        "the routine rounds quotients and roots correctly, as the quick way does where arguments are ordinary",
+    ),
+    Reason(
+        r"rounds-(up|down)|conversion-towards-zero",
+        rf"[ds]?(softmax|gelu|swiglu)|rmsnorm|{_NORM}",
+        r"",
+        "one of several roundings is off by less than a unit more, for which the bound of their sum has room",
+    ),
+    Reason(
+        r"absolute-value-dropped",
+        r"[ds]?(softmax|gelu)",
+        r"^fabs\.d fa7, fa4$",
+        "a denormal quotient is one unit off at a tie, of an exponential to which two units are allowed",
+    ),
+    Reason(
         r".*",
         r"[ds]?(softmax|gelu)",
         r"",
