@@ -385,6 +385,34 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"¶    fadd\.[sd] .*\n\3:",
     ),
     Reason(
+        r"loop-the-other-way",
+        r".*",
+        r"^bne ",
+        "the loop around it goes on where this one stops, up to the same end: both only count addresses up",
+        r"^(\.L\w+):\n    addi (\w+), (\w+), \d+\n(\.L\w+):\n(?:(?!\.L)[\s\S])*"
+        r"¶    bne \3, \2, \4\n    bne \3, \w+, \1\n",
+    ),
+    Reason(
+        r"counter-of-loop",
+        r"s(gelu|softmax)",
+        r"^li t6, 0$",
+        "the routine is entered for a divisor that f32 does not hold: its reciprocal is zero, halved or not",
+        _F32
+        + r"(?=(?:(?!^    jal t1, \S+_div\n|_rescue_div:)[\s\S])*_rescue_div:)"
+        + r"[\s\S]*_div:\n    addi sp.*\n¶",
+    ),
+    Reason(
+        r".*",
+        _NORM,
+        r"",
+        "the routine is entered for infinity and NaN alone: an epsilon of 1e-5 makes all else ordinary",
+        _between(
+            r"_sqrt_as_it_is\n    addi sp, sp, -16",
+            r"_sqrt_negative:",
+            _F32 + r"(?=(?:(?!^    jal t1, \S+_sqrt\n)[\s\S])*_rescue_sqrt:)",
+        ),
+    ),
+    Reason(
         r"mask-of-a-class",
         r"[ds]?softmax",
         r"^andi t5, t3, 0x81$",
@@ -401,7 +429,7 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"rescued-for-nothing",
         r".*",
         r"",
-        "the routine rounds quotients and roots correctly, as the quick way does where arguments are ordinary",
+        "the routine rounds quotients and roots correctly, as the quick way does of ordinary arguments",
     ),
     Reason(
         r"rounds-(up|down)|conversion-towards-zero",
