@@ -197,6 +197,27 @@ def test_what_becomes_of_an_infinity(epilogue: str, far: int, low: float, high: 
         assert found["y_lo"] <= low <= high <= found["y_hi"]
 
 
+@pytest.mark.parametrize(
+    ("epilogue", "right"),
+    [
+        ("1 / (1 + exp(-s[{0}]))", 0.5),
+        ("s[{0}] / (1 + exp(-s[{0}]))", 2.0**-31),
+        ("exp(s[{0}])", 1.0),
+        ("tanh(s[{0}])", 2.0**-30),
+    ],
+)
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_a_sum_whose_sign_rounding_may_change_decides_no_exponential(
+    epilogue: str, right: float, sign: float
+) -> None:
+    """f32 sums these terms to 2^-30, in f64 they are far from zero, where ``exp`` is infinite or vanishes."""
+    terms = [6.3e29 * sign, -2.1267648e37 * sign, 2.1267647e37 * sign, 2.0**-30]
+    found = outcomes(total(4, epilogue), any_order=True, x=terms)
+    inside = found["y_far"] & BETWEEN and found["y_lo"] <= right <= found["y_hi"]
+    with np.errstate(invalid="ignore"):
+        assert inside or abs(found["y_v"] - right) <= found["y_e"], found
+
+
 def product(size: int) -> str:
     return (
         f"kernel k(x) -> y\nx f32 [1,{size}] heap\ny f32 [1] heap\n\n"

@@ -229,6 +229,14 @@ static inline NUM N(num_exp)(NUM a)
     NUM x = {.v = v, .e = N(rounding)(v, a.e > 0 ? WIDE_(exp)(a.v + a.e) - v : 0, 2 * EXP_ULP, ETA)};
     if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a));
     else if (!IN_RANGE(v, x.e)) x = N(positive)(N(overflowing)(x));
+#if OUTCOMES
+    /* Beyond W: the results of an argument whose error keeps it within F. */
+    if (N(finite_)(a.v) && !N(finite_)(v)) {
+        N(others) found = {0, 0, x.far};
+        N(admit)(&found, WIDE_(exp)(a.v - a.e), v, 2 * EXP_ULP);
+        x.lo = found.lo, x.hi = found.hi, x.far = found.far;
+    }
+#endif
     return N(with_others_of)(x, a, WIDE_(exp), -INFINITY, 2 * EXP_ULP);
 }
 
@@ -266,7 +274,8 @@ static inline NUM N(from_whole)(whole a)
 /* Monotone functions: the values at the ends of the argument's range bound the error. */
 static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
 {
-    if (!N(finite_)(a.v) || !N(finite_)(v)) return N(special)(v, N(sized)(a));
+    if (!N(finite_)(a.v)) return N(special)(v, N(sized)(a));
+    if (!N(finite_)(v)) return N(special)(v, !N(finite_)(low) && !N(finite_)(high));
     W below = v - low, above = high - v;
     return (NUM){.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
 }
