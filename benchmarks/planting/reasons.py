@@ -529,6 +529,20 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
 
 GRID_REASONS: Sequence[Reason] = (
     Reason(
+        r"lane-for-thread",
+        r".*",
+        r"",
+        "no other threads than those of the first warp get there, and these are its lanes",
+        r"if \(pd_thread < (?:[1-9]|[12]\d|3[0-2])\) \{\n *const int \w+ = ¶",
+    ),
+    Reason(
+        r"launched-in-the-other-order",
+        r"swiglu",
+        r"",
+        "either launch computes one product of inputs alone, into memory of its own",
+        r"¶ *PD_LAUNCH\(\w+, \d+, \d+, x, v, [^;]*\);\n *PD_LAUNCH\(\w+, \d+, \d+, x, w, ",
+    ),
+    Reason(
         r"exp-coefficient-last-digits",
         r".*",
         r"",
