@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from math import prod
+from math import log, prod
 from typing import TypeAlias
 
 import numpy as np
@@ -424,7 +424,10 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
     top = _levels(groups.count, dtype, rng)[:, None]
     apart, near, close = (np.exp2(rng.uniform(*span, top.shape)) for span in ((5, 9), (-6, 7), (-12, 0)))
     distance = np.abs(flat) * np.where(rng.random(top.shape) < 0.5, near, np.abs(top) * close)
-    far = np.isin(turn % 8, _FAR)[:, None]
+    # Exponentials of distances from the largest: where they begin another power of two.
+    halfway = (turn // 8 % 8 == 5)[:, None]
+    distance = np.where(halfway, _halfway(np.abs(flat) * 3, rng), distance)
+    far = np.isin(turn % 8, _FAR)[:, None] & ~halfway
     flat = np.where(far, np.minimum(flat, top - apart), top - distance)
     for chosen in (number, *(number[np.isin(turn % 8, turns)] for turns in (_TWO, _THREE, _THREE))):
         flat[chosen, position[chosen]] = top[chosen, 0]
@@ -434,9 +437,16 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
     first[at] = np.clip(flat, -largest, largest).reshape(first[at].shape)
 
 
+def _halfway(steps: Array, rng: Generator) -> Array:
+    """Numbers close to an odd multiple of ln(2)/2: there an exponential is taken of another remainder, times
+    another power of two."""
+    return np.asarray((np.rint(steps) + 0.5) * log(2) + rng.uniform(-2e-4, 2e-4, np.shape(steps)))
+
+
 def _levels(count: int, dtype: str, rng: Generator) -> Array:
     """Numbers of both signs, evenly over the whole range of the dtype, more closely where limits of functions
-    lie: over its powers of two around 1, and over the numbers whose exponential it holds, and some more."""
+    lie: over its powers of two around 1, and over the numbers whose exponential it holds, and some more; one
+    in sixteen where exponentials begin another power of two."""
     reach = RANGES[dtype]
     share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
 
@@ -446,7 +456,9 @@ def _levels(count: int, dtype: str, rng: Generator) -> Array:
     parts = [share < 0.5, share < 0.8]
     within = np.select(parts, [share / 0.5, (share - 0.5) / 0.3], (share - 0.8) / 0.2) * 2 - 1
     around, whole = powers(-14, 10, within), powers(reach.smallest, reach.largest + 0.99, within)
-    return np.select(parts, [within * _EXPONENTIALS[dtype], around], whole)
+    found = np.select(parts, [within * _EXPONENTIALS[dtype], around], whole)
+    halfway = _halfway(rng.standard_normal(count) * 8, rng)
+    return np.where(rng.permutation(count) % 16 == 0, halfway, found)
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:
