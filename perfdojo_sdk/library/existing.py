@@ -171,6 +171,10 @@ def _as_it_is(
     return Found(kernel, source, record, reused=True)
 
 
+#: A new kernel that seems to take more of the old one's time is slower, however much the times vary.
+NOT_SLOWER = 1.02
+
+
 def _better(
     builder: Builder, existing: ExistingLibrary, entry: KernelEntry, found: Found, watch: Watch
 ) -> tuple[Found, str]:
@@ -194,7 +198,7 @@ def _better(
         why = f"kept: nothing says that the new one is not slower ({in_a_line(ratio)}; --force takes it)"
     elif found.record.suspect and not entry.timing.suspect:
         why = "kept: the new time is suspect (--force takes the new kernel)"
-    elif ratio.low > 1:
+    elif ratio.low > 1 or ratio.value > NOT_SLOWER:
         why = f"kept: the new one takes {ratio.value:.2f} of the old time (--force takes it)"
     else:
         return found, f"replaced: {ratio.value:.2f} of the old time"

@@ -35,6 +35,7 @@ from perfdojo_sdk.measure.trial import (
     ALONE,
     CALLS,
     FEWEST_CALLS,
+    MORE,
     SOME_S,
     TOGETHER,
     Stage,
@@ -87,9 +88,13 @@ def alignment(trial: Trial) -> None:
 
 
 def workspace(trial: Trial) -> None:
-    """Call with too small a workspace. (All other calls give exactly as many bytes as the kernel asks
-    for.)"""
+    """Call with a larger workspace than asked for, also where none is, then with too small ones. (All other
+    calls give exactly as many bytes as the kernel asks for.)"""
     stage = trial.stage
+    for count in (ALONE, TOGETHER):
+        size = stage.arrange("middle", count, less=-MORE)
+        check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, count))
+        stage.check()
     for count in dict.fromkeys((ALONE, TOGETHER, *stage.counts[1:2])):
         if stage.kernel.workspace_bytes(count):
             _too_little(stage, count, 1)

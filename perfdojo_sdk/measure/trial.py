@@ -20,6 +20,8 @@ CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
 FEWEST_COUNTS = 10
 #: Bytes of workspace above which unusual numbers of threads are left out.
 MOST_WORKSPACE = 64 << 20
+#: Bytes of workspace that a caller may give beyond what the kernel asks for.
+MORE = 64
 #: Numbers of threads that other executions than ``threads`` use.
 ALONE, TOGETHER = 1, 2
 
@@ -43,7 +45,7 @@ class Stage:
             if number < FEWEST_COUNTS or kernel.workspace_bytes(count) <= MOST_WORKSPACE
         )
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
-        self.workspace = Room("the workspace", (most,), "u8", alignment)
+        self.workspace = Room("the workspace", (most + MORE,), "u8", alignment)
 
     @property
     def arrays(self) -> list[Room]:

@@ -7,7 +7,7 @@ large element at the end a loop that ends too early. A group is a set of element
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import log, prod
 from typing import TypeAlias
@@ -39,8 +39,13 @@ _EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "f32": 130.0, "f64": 800.0}
 _DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
 _TAIL = 33
+#: The NaN that arithmetic gives on Arm, that of x86, and one with a payload.
+NANS = tuple(
+    float(bits.view(np.float64))
+    for bits in np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF80000_20000000], np.uint64)
+)
 #: Special values of IEEE arithmetic.
-SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0)
+SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0, *NANS[1:])
 #: The share of special elements where no element can hide another.
 _SPECIAL_SHARE = 0.5
 #: Sizes of blocks at whose borders a loop may go wrong.
@@ -298,7 +303,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _mixed(lambda r: -r.largest / 6, lambda r: r.largest / 2.2),
     _dominated(_at_border, 0, 4),
     _near_overflow,
-    _specials(np.nan),
+    _specials(*NANS),
     _masked,
     _mixed(lambda r: r.smallest, lambda r: r.normal),
     _dominated(_near_end, 0, 4, -1),
@@ -316,7 +321,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _all_masked,
     _whole,
     _specials(np.inf, -np.inf, position=_anywhere),
-    _specials(np.nan, position=_anywhere),
+    _specials(*NANS, position=_anywhere),
     _both_infinities,
     _ended,
 )
@@ -414,12 +419,13 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
     """
     if groups.apart:
         values[...] = _levels(values.size, dtype, rng).reshape(values.shape)
+        _mix_in(values, SPECIALS, 1 / 64, rng)
         return
     first, order = groups.first(values), rng.permutation(groups.count)
     at = groups.numbered(order)
     flat = first[at].reshape(groups.count, groups.size).astype(np.float64)
     number = np.arange(groups.count)
-    position = rng.permutation(groups.size)[number % groups.size]
+    position = cycled = rng.permutation(groups.size)[number % groups.size]
     turn = number // groups.size + position
     top = _levels(groups.count, dtype, rng)[:, None]
     apart, near, close = (np.exp2(rng.uniform(*span, top.shape)) for span in ((5, 9), (-6, 7), (-12, 0)))
@@ -434,7 +440,18 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
         position = rng.integers(0, groups.size, groups.count)
     flat[turn // 8 % 8 == 7] *= -1
     largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
-    first[at] = np.clip(flat, -largest, largest).reshape(first[at].shape)
+    flat = np.clip(flat, -largest, largest)
+    # Infinities and NaN at each position in turn, in half of the groups with another one far from it.
+    odd = number[turn // 8 % 8 == 3]
+    for chosen, places in ((odd, cycled), (odd[::2], position)):
+        flat[chosen, places[chosen]] = rng.choice([np.inf, -np.inf, *NANS], len(chosen))
+    first[at] = flat.reshape(first[at].shape)
+
+
+def _mix_in(values: Array, others: Sequence[float], share: float, rng: Generator) -> None:
+    """Replace a share of the elements by others."""
+    chosen = rng.random(values.shape, dtype=np.float32) < share
+    np.copyto(values, rng.choice(np.array(others, values.dtype), values.shape), where=chosen)
 
 
 def _halfway(steps: Array, rng: Generator) -> Array:
@@ -483,9 +500,10 @@ def _at_powers(exponents: Array, turn: Array) -> Array:
 _LARGE_POWER = 2.0**20
 
 
-def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
+def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[float] = ()) -> None:
     """Numbers over the whole range of the dtype, of either sign, that arithmetic seldom gives: powers of two,
-    their neighbours on both sides, the ends of the dtype and of its normal range, zeros; some ordinary."""
+    the ends of the dtype and of its normal range, zeros, small whole numbers and halves, and ``literals``,
+    with the neighbours of these on both sides; some ordinary."""
     native = np.dtype("f2") if dtype == "f16" else values.dtype
     reach, count = RANGES[dtype], values.size
     # References compute in f64: near its own end they have no room for an error bound.
@@ -501,28 +519,38 @@ def exact_numbers(values: Array, dtype: str, rng: Generator) -> None:
     least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
     largest = limits.max if top == reach.largest else native.type(np.ldexp(1.0, top))
     ends = rng.choice(np.array([largest, normal, normal - least, least], native), count)
+    given = np.array([*np.arange(1, 8) / 2, 5, 10, *literals], native)
+    given = np.concatenate(
+        [given, np.nextafter(given, native.type(0)), np.nextafter(given, native.type(np.inf))]
+    )
+    told = np.where(rng.random(count) < 0.3, ordinary, rng.choice(given, count))
     several = [kind < 2, kind < 4, kind == 4, kind == 5, kind == 6]
-    chosen = np.select(several, [size, below, above, ends, np.zeros_like(size)], ordinary)
+    chosen = np.select(several, [size, below, above, ends, np.zeros_like(size)], told)
     values[...] = np.copysign(chosen, rng.choice([-1.0, 1.0], count)).reshape(values.shape)
 
 
-def single(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
+def single(values: Array, groups: Groups, dtype: str, rng: Generator, literals: Sequence[float] = ()) -> None:
     """Exact numbers that pass through sums unchanged. A quarter of the groups have one such number and
     otherwise zeros, another quarter the same times the size of the group, so that the mean is the number; the
-    others have such numbers only."""
-    exact_numbers(values, dtype, rng)
+    others have such numbers only. One in sixteen has an infinity or NaN, which often meets a zero of another
+    array."""
+    exact_numbers(values, dtype, rng, literals)
+    odd = (np.inf, -np.inf, *NANS)
     if groups.size == 1 or groups.apart:
+        _mix_in(values, odd, 1 / 32, rng)
         return
     mixture = _mixture(values, groups, dtype, rng)
     turn = rng.permutation(groups.count) % 4
     for chosen, factor in ((np.flatnonzero(turn == 0), 1), (np.flatnonzero(turn == 1), groups.size)):
         numbers = np.empty(len(chosen), values.dtype)
-        exact_numbers(numbers, dtype, rng)
+        exact_numbers(numbers, dtype, rng, literals)
         with np.errstate(over="ignore"):
             numbers = mixture.finite(numbers * values.dtype.type(factor))
         first, at = groups.first(values), groups.numbered(chosen)
         first[at] = 0
         mixture.set(chosen, _anywhere(mixture, chosen), numbers)
+    chosen = np.flatnonzero(rng.permutation(groups.count) % 16 == 0)
+    mixture.set(chosen, _anywhere(mixture, chosen), rng.choice(odd, len(chosen)))
     _finish(mixture, values)
 
 
@@ -552,9 +580,8 @@ def insert_specials(values: Array, groups: Groups, dtype: str, rng: Generator, s
     """
     mixture = _mixture(values, groups, dtype, rng)
     if groups.apart:
-        kinds = np.array([*SPECIALS, mixture.largest, -mixture.largest], values.dtype)
-        chosen = rng.random(values.shape, dtype=np.float32) < _SPECIAL_SHARE
-        np.copyto(values, rng.choice(kinds, values.shape), where=chosen)
+        kinds = (*SPECIALS, mixture.largest, -mixture.largest)
+        _mix_in(values, kinds, _SPECIAL_SHARE, rng)
         return
     turned = np.roll(SPECIALS, -start)
     step = max(1, min(4, groups.count // len(turned)))

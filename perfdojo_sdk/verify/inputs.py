@@ -80,8 +80,8 @@ _LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 <<
 _LEVEL_CELL = 64
 #: The sets of the class passing: this part of those of levels, but at least so many (or all of them).
 _PASSING_SHARE, _PASSING_SETS = 4, 16
-#: The share of zeros among integers that nothing is divided by.
-_ZERO_SHARE = 1 / 16
+#: The share of zeros among integers that nothing is divided by, and of those at an end or next to a constant.
+_ZERO_SHARE, _NEAR_SHARE = 1 / 16, 1 / 8
 #: With fewer groups than this, a character may miss the only groups that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
 
@@ -143,19 +143,19 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
     one array is extreme."""
     rng = np.random.default_rng([seed, *name.encode()])
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
-    groups, zeros = _all_groups(program), undivided(program)
+    groups, zeros, literals = _all_groups(program), undivided(program), _literals(program)
     for array in program.inputs:
         dtype = program.buffer_of[array].dtype
         target = out[array].reshape(sets, *groups[array].shape)
         if dtype not in FLOAT_DTYPES:
-            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros)
+            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
             continue
         values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
         _normal(rng, values)
         with np.errstate(under="ignore"):
             for first in range(min(len(floats), sets)):
                 part = values[first :: len(floats)]
-                turn = _Turn(0, 0, asked=first == floats.index(array) % sets, largest=1)
+                turn = _Turn(0, 0, first == floats.index(array) % sets, 1, literals)
                 _IN_SETS[name](rng, part, dtype, groups[array].of_sets(len(part)), turn)
             target[...] = values
 
@@ -193,24 +193,48 @@ def draw(
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, large, zeros = _all_groups(program), _large(program, floats), undivided(program)
-    turns = _turns(large)
-    for array in program.inputs:
+    turns, literals = _turns(large), _literals(program)
+    for index, array in enumerate(program.inputs):
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
         if dtype not in FLOAT_DTYPES:
-            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros)
+            target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
             if name == "rows" and dtype != "bool":
-                _whole_rows(rng, target, dtype, groups[array], number, array in zeros)
+                # Of several arrays, each has another character.
+                _whole_rows(rng, target, dtype, groups[array], number + 3 * index, array in zeros)
             continue
         if name == "scaled":
             part, parts = min(floats.index(array), 1), _parts(floats)
             turn = _Turn(number, number // parts, part == number % parts, largest)
         else:
             asked = array in large and large.index(array) % turns == number % turns
-            turn = _Turn(number, number // turns, asked, largest)
+            turn = _Turn(number, number // turns, asked, largest, literals)
         target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
         _DRAW[name](rng, target, dtype, groups[array], turn)
+    if name == "cancelling":
+        _cancel_arrays(rng, [drawn[array] for array in floats])
     return drawn
+
+
+def _cancel_arrays(rng: np.random.Generator, arrays: Sequence[Array]) -> None:
+    """Every other row of arrays of one shape is nearly that of the first of them."""
+    for array in arrays:
+        like = next(a for a in arrays if a.shape == array.shape and a.dtype == array.dtype)
+        if array is not like and array.ndim:
+            noise = 1 + 2**-10 * rng.standard_normal(array[::2].shape, dtype=np.float32)
+            array[::2] = (like[::2] * noise).astype(array.dtype)
+
+
+def _literals(program: Program) -> tuple[float, ...]:
+    """The finite constants of the program, without zero."""
+    found = {
+        float(part.value)
+        for _, node in program.walk()
+        if isinstance(node, Statement)
+        for part in walk(node.value)
+        if isinstance(part, Literal) and abs(part.value) < 1e30 and part.value
+    }
+    return tuple(sorted(found))
 
 
 @dataclass(frozen=True)
@@ -224,6 +248,8 @@ class _Turn:
     """True if it is this array's turn to be extreme."""
     largest: int
     """The largest absolute value of integers."""
+    literals: tuple[float, ...] = ()
+    """Constants of the program."""
 
 
 def _all_groups(program: Program) -> Mapping[str, Groups]:
@@ -270,9 +296,15 @@ _WHOLE_TYPES = {"i": "int", "u": "uint"}
 
 
 def _whole_numbers(
-    rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str, zeros: bool
+    rng: np.random.Generator,
+    shape: tuple[int, ...],
+    dtype: str,
+    name: str,
+    zeros: bool,
+    literals: Sequence[float],
 ) -> Array:
-    """Random integers, with zeros only if the program divides by none of them; of bool, both values."""
+    """Random integers, with zeros only if the program divides by none of them; of bool, both values. Some are
+    a constant of the program, or next to one; some, where the whole range is drawn, at its ends."""
     low, high = integer_bounds(dtype)
     if dtype == "bool":
         return rng.integers(0, 2, shape, dtype=np.uint8)
@@ -280,6 +312,13 @@ def _whole_numbers(
         low, high = max(low, -100), min(high, 100)
     kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
+    least, most = integer_bounds(dtype)
+    near = {int(each) + by for each in literals if each.is_integer() for by in (-1, 0, 1)}
+    if (low, high) == (least, most):
+        near |= {least, least + 1, -1, 1, most - 1, most}
+    if found := [each for each in sorted(near) if least <= each <= most]:
+        chosen = rng.random(shape, dtype=np.float32) < _NEAR_SHARE
+        values = np.where(chosen, rng.choice(np.array(found, kind), shape), values)
     if zeros:
         return np.where(rng.random(shape, dtype=np.float32) < _ZERO_SHARE, kind.type(0), values)
     return np.where(values == 0, kind.type(1), values)
@@ -429,7 +468,7 @@ def _level(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, 
 def _passing(rng: np.random.Generator, values: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
     """Numbers that arithmetic seldom gives in one array; the others let them pass into results unchanged."""
     if turn.asked:
-        single(values, groups, dtype, rng)
+        single(values, groups, dtype, rng, turn.literals)
     else:
         select_one(values, groups, rng)
 

@@ -48,6 +48,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
+from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
@@ -438,12 +439,22 @@ class _Emitter:
         dtype, arguments = value.operand_dtype, [self.expression(a) for a in value.arguments]
         listed = ", ".join(arguments)
         if dtype in FLOAT_DTYPES:
-            exact = self.kind != WIDE and value.name == "mul" and all(map(self.exact, value.arguments))
-            return f"num_{value.name}{'_exact' if exact else ''}_{dtype}({listed})"
+            return f"num_{value.name}{self.variant(value)}_{dtype}({listed})"
         name = "flip" if value.name == "not" and dtype == "bool" else value.name
         if OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses:
             return f"whole_{name}({listed})"
         return f"wrap_{dtype}(whole_{name}({listed}))"
+
+    def variant(self, value: Operation) -> str:
+        """The suffix of an operation on floats whose operands tell more than their numbers."""
+        if self.kind != WIDE and value.name == "mul" and all(map(self.exact, value.arguments)):
+            return "_exact"
+        known = self.kind != WIDE and OPERATIONS[value.name].compares
+        return "_chosen" if known and is_chosen(value, self.program, self.chosen) else ""
+
+    @cached_property
+    def chosen(self) -> frozenset[str]:
+        return chosen_buffers(self.program)
 
     def exact(self, value: Expression) -> bool:
         return isinstance(value, Literal) or (

@@ -244,15 +244,20 @@ static inline NUM N(num_exp)(NUM a)
 static inline int N(lost)(NUM a) { return (NAN_MAY_DIFFER && !N(finite_)(a.v)) || !N(plain)(a); }
 
 /* The result of the comparison is certain if the errors cannot change it. */
-static inline int N(near)(NUM a, NUM b)
+static inline int N(within_errors)(NUM a, NUM b)
 {
-    if (N(lost)(a) || N(lost)(b)) return 1;
     W errors = a.e + b.e;
     return errors > 0 && !(WIDE_(fabs)(a.v - b.v) > errors);
 }
+static inline int N(near)(NUM a, NUM b) { return N(lost)(a) || N(lost)(b) || N(within_errors)(a, b); }
 
 #define COMPARE(name, sign) \
-    static inline whole N(num_##name)(NUM a, NUM b) { return unsure_if(a.v sign b.v, N(near)(a, b)); }
+    static inline whole N(num_##name)(NUM a, NUM b) { return unsure_if(a.v sign b.v, N(near)(a, b)); } \
+    /* Of values that no move changes: verify/chosen.py. */ \
+    static inline whole N(num_##name##_chosen)(NUM a, NUM b) \
+    { \
+        return unsure_if(a.v sign b.v, !N(plain)(a) || !N(plain)(b) || N(within_errors)(a, b)); \
+    }
 COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) COMPARE(ne, !=)
 #undef COMPARE
 
