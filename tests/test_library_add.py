@@ -21,6 +21,7 @@ from perfdojo_sdk.library.build import BuildResult
 from perfdojo_sdk.library.manifest import LibraryError, read_manifest
 from perfdojo_sdk.library.verification import Subject
 from perfdojo_sdk.measure.answer import runner_fault
+from perfdojo_sdk.measure.timing import Ratio
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.store.records import LegResult, Verification
 
@@ -123,6 +124,16 @@ def test_a_slower_kernel_does_not_replace_a_faster_one(paper: Clockless, tmp_pat
     assert played(result) == ["p"] and result.fates["relu_4x8_f32"].startswith("kept: the new one takes 1.50")
     forced = build(paper, tmp_path, settings=OTHER, force=True)
     assert played(forced) == ["u"] and forced.fates["relu_4x8_f32"] == "replaced: forced"
+
+
+def test_a_kernel_that_seems_slower_replaces_nothing_however_much_times_vary(
+    paper: Clockless, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(paper, tmp_path)
+    paper.suffix = "u"
+    monkeypatch.setattr("perfdojo_sdk.library.existing._ratio", lambda *_: Ratio(1.62, 0.6, 3.0, 0.95))
+    result = build(paper, tmp_path, settings=OTHER)
+    assert played(result) == ["p"] and result.fates["relu_4x8_f32"].startswith("kept: the new one takes 1.62")
 
 
 def test_a_faster_or_equal_kernel_replaces_its_elder(paper: Clockless, tmp_path: Path) -> None:
