@@ -129,6 +129,6 @@ for (int i = 0; i < 40; i++) {
     ("fault", "right"), [("v > 0", True), ("v > 0 && v < INFINITY", False), ("!(v <= 0)", False)]
 )
 def test_comparisons_of_inputs_are_certain_whatever_sums_may_do(fault: str, right: bool) -> None:
-    """Where moves add in another order, other results may be NaN, but no element of an input is."""
+    """Moves that add in another order may change which results are NaN, but no element of an input."""
     report = look(CHOSEN, CHOSEN_C.replace("FAULT", f"({fault})"), nan_may_differ=True)
     assert report.ok == right, report.problem

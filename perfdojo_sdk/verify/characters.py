@@ -39,7 +39,7 @@ _EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "f32": 130.0, "f64": 800.0}
 _DRAWN = 1 << 18
 #: The last positions of a group, at each of which a loop may end too early.
 _TAIL = 33
-#: The NaN that arithmetic gives on Arm, that of x86, and one with a payload.
+#: NaN as arithmetic gives it, of either sign, since processors differ, and one with a payload.
 NANS = tuple(
     float(bits.view(np.float64))
     for bits in np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF80000_20000000], np.uint64)
