@@ -149,10 +149,10 @@ FAULTS: Mapping[str, Fault] = {
         workspace="96",
     ),
     "refuses more workspace than it asks for": Fault(
-        "workspace", "memory", "returned 1", f"{RIGHT} if (bytes != 96) return 1;", workspace="96"
+        "workspace", "runtime", "returned 1", f"{RIGHT} if (bytes != 96) return 1;", workspace="96"
     ),
     "refuses a workspace where it asks for none": Fault(
-        "workspace", "memory", "returned 1", f"{RIGHT} if (bytes) return 1;"
+        "workspace", "runtime", "returned 1", f"{RIGHT} if (bytes) return 1;"
     ),
     "does not look at the size of the workspace": Fault(
         "workspace", "wrong_result", "gets 95: the kernel returned 0 instead of 1", RIGHT, workspace="96"
