@@ -43,18 +43,18 @@ def test_docstrings_begin_with_what_a_thing_is_or_does(name: str) -> None:
 
 
 def test_half_sentences_are_found_in_modules_classes_functions_and_fields() -> None:
-    text = '''\
-"""What it is."""
+    text = """\
+QQQWhat it is.QQQ
 class A:
-    """A class."""
+    QQQA class.QQQ
     n: int = 0
-    """How many."""
+    QQQHow many.QQQ
     def f(self):
-        """
+        QQQ
         Whether it is.
-        """
+        QQQ
         return "Why not"
 def whose():
-    """Whatever and however are other words."""
-'''
+    QQQWhatever and however are other words.QQQ
+""".replace("QQQ", '"' * 3)
     assert half_sentences(text) == ["1: What", "5: How", "7: Whether"]
