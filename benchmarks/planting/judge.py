@@ -35,6 +35,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measur
 from perfdojo_sdk.library.verification import Subject, numeric
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.sets import run_as_sets
 from perfdojo_sdk.verify import numeric as leg
 from perfdojo_sdk.verify.judgement import judge as judge_run
 
@@ -242,16 +243,8 @@ class Judge:
         """One child for all; where something fails in it, one for each."""
         if not requests:
             return []
-        given = [request.inputs or {} for request in requests]
-        inputs = {name: np.stack([one[name] for one in given]) for name in given[0]}
-        run = several.run_sets(artifact, replace(requests[0], inputs=inputs), len(requests))
-        if isinstance(run, Failure) or run.outputs is None:
-            return [self.runner.run(artifact, request) for request in requests]
-        outputs = run.outputs
-        return [
-            replace(run, outputs={name: array[k] for name, array in outputs.items()})
-            for k in range(len(requests))
-        ]
+        found = run_as_sets(several, artifact, requests)
+        return found or [self.runner.run(artifact, request) for request in requests]
 
     def _beyond_bound(
         self, ground: Ground, inputs: Sequence[Inputs], runs: Sequence[Measurement | Failure]

@@ -157,6 +157,9 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
                 part = values[first :: len(floats)]
                 turn = _Turn(0, 0, first == floats.index(array) % sets, 1, literals)
                 _IN_SETS[name](rng, part, dtype, groups[array].of_sets(len(part)), turn)
+            if name == PASSING and groups[array].apart:
+                # Zeros of all arrays meet: a sum of two is -0 only where both are.
+                values[::4] = np.copysign(0.0, rng.choice([-1.0, 1.0], values[::4].shape))
             target[...] = values
 
 

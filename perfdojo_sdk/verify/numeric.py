@@ -38,6 +38,7 @@ from perfdojo_sdk.hookspecs.types import (
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.measure.sets import run_as_sets
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.verify.groups import Array
@@ -305,18 +306,16 @@ def _in_one_child(
     Each set of inputs is given twice: two calls, which find other bits in outputs, workspace and around them,
     must give the same. What fails or differs is run alone, to tell what is wrong.
     """
-    given = [request.inputs or {} for request in requests]
-    inputs = {name: np.repeat(np.stack([one[name] for one in given]), 2, axis=0) for name in given[0]}
-    found = several.run_sets(artifact, replace(requests[0], inputs=inputs), 2 * len(requests))
-    if isinstance(found, Failure) or found.outputs is None:
+    found = run_as_sets(several, artifact, requests, times=2)
+    if found is None:
         return [runner.run(artifact, request) for request in requests]
     results: list[Measurement | Failure] = []
-    for k in range(len(requests)):
-        first, second = ({n: a[2 * k + call] for n, a in found.outputs.items()} for call in range(2))
-        changing = [name for name in first if first[name].tobytes() != second[name].tobytes()]
-        result: Measurement | Failure = replace(found, outputs=first)
+    for request, first, second in zip(requests, found[::2], found[1::2], strict=True):
+        one, other = first.outputs or {}, second.outputs or {}
+        changing = [name for name in one if one[name].tobytes() != other[name].tobytes()]
+        result: Measurement | Failure = first
         if changing:
-            alone = runner.run(artifact, requests[k])
+            alone = runner.run(artifact, request)
             seen = Failure("wrong_result", f"the results in {changing[0]} change from call to call")
             result = alone if isinstance(alone, Failure) else seen
         results.append(result)
