@@ -532,7 +532,7 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
 def single(values: Array, groups: Groups, dtype: str, rng: Generator, literals: Sequence[float] = ()) -> None:
     """Exact numbers that pass through sums unchanged. A quarter of the groups have one such number and
     otherwise zeros, another quarter the same times the size of the group, so that the mean is the number; the
-    others have such numbers only. One in sixteen has an infinity or NaN, which often meets a zero of another
+    others have such numbers only. One in 32 has an infinity or NaN, which often meets a zero of another
     array."""
     exact_numbers(values, dtype, rng, literals)
     odd = (np.inf, -np.inf, *NANS)
@@ -549,7 +549,7 @@ def single(values: Array, groups: Groups, dtype: str, rng: Generator, literals: 
         first, at = groups.first(values), groups.numbered(chosen)
         first[at] = 0
         mixture.set(chosen, _anywhere(mixture, chosen), numbers)
-    chosen = np.flatnonzero(rng.permutation(groups.count) % 16 == 0)
+    chosen = np.flatnonzero(rng.permutation(groups.count) % 32 == 0)
     mixture.set(chosen, _anywhere(mixture, chosen), rng.choice(odd, len(chosen)))
     _finish(mixture, values)
 
