@@ -16,6 +16,7 @@ from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.plugins import load_plugins
@@ -23,7 +24,7 @@ from perfdojo_sdk.testing import compilers
 from perfdojo_sdk.testing.compilers import CompilerComparison, known_compilers
 from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
 from perfdojo_sdk.verify.numeric import LARGE_FLAGS, REFERENCE_FLAGS
-from perfdojo_sdk.verify.reference_c import BOUNDED, WIDE, reference
+from perfdojo_sdk.verify.reference_c import BOUNDED, OUTCOMES, WIDE, reference
 
 pytestmark = pytest.mark.skipif(not known_compilers(), reason="needs a C compiler")
 
@@ -45,6 +46,19 @@ t[0] = x[0]
 """
 #: A kernel that a compiler makes vectors of, if it is allowed to.
 PLAIN = "kernel plain(x) -> y\nx f64 [4096] heap\ny f64 [4096] heap\n\n4096 y[{0}] = x[{0}] * 2 + 1\n"
+#: Each row is summed in lanes that the rows share, so that only the inner loops can be vectors.
+SCRATCH = """\
+kernel scratch(x, w) -> y
+x f32 [9, 64] heap
+w f32 [64] heap
+y f32 [9, 8] heap
+s f32 [8] heap
+
+9
+| 8 s[{1}] = 0
+| 8 8 s[{2}] += x[{0},{1}*8+{2}] * w[{1}*8+{2}]
+| 8 y[{0},{1}] = s[{1}] / max(w[{1}], 0.5)
+"""
 
 
 @pytest.mark.parametrize("target_name", NATIVE)
@@ -71,11 +85,34 @@ def test_every_target_that_compiles_c_keeps_the_order(name: str) -> None:
 def test_references_keep_the_order(kind: str, flags: tuple[str, ...]) -> None:
     assert set(IN_ORDER) <= set(flags)
     runner = NativeRunner(flags)
-    artifact = runner.compile(reference(parse(CHAIN), kind, {}, CORE_DIALECT))
+    artifact = runner.compile(reference(parse(CHAIN), kind, {}, CORE_DIALECT, vectors=True))
     assert isinstance(artifact, Artifact), artifact.detail
     run = runner.run(artifact, RunRequest({"x": np.array([[3]], np.int64)}))
     assert isinstance(run, Measurement) and run.outputs is not None
     assert run.outputs["t_v"] == pow(3, 2**384, 2**64)
+
+
+@pytest.mark.parametrize("kind", [WIDE, BOUNDED, OUTCOMES])
+@pytest.mark.parametrize("text", [SCRATCH, PLAIN])
+def test_a_reference_gives_the_same_numbers_with_vectors(text: str, kind: str) -> None:
+    program = parse(text)
+    rng = np.random.default_rng(0)
+    numbers = [0, -0.0, 1, -2.5, 1e30, -3e38, 1e-40, np.inf, np.nan]
+    inputs = {
+        spec.name: rng.choice(numbers, spec.shape).astype(CARRIER[spec.dtype])
+        for spec in reference(program, WIDE, {}, CORE_DIALECT).inputs
+    }
+    found = []
+    for vectors in (False, True):
+        source = reference(program, kind, {}, CORE_DIALECT, vectors=vectors)
+        assert ("nest" in source.code) == vectors
+        artifact = NativeRunner(LARGE_FLAGS).compile(source)
+        assert isinstance(artifact, Artifact), artifact.detail
+        run = NativeRunner(LARGE_FLAGS).run(artifact, RunRequest(inputs))
+        assert isinstance(run, Measurement) and run.outputs is not None
+        # The sign of a NaN tells nothing.
+        found.append({n: np.where(np.isnan(a), np.nan, a).tobytes() for n, a in run.outputs.items()})
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

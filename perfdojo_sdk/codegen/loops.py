@@ -28,15 +28,21 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
 
 
 def nothing_to_prove(program: Program) -> bool:
-    """True if loops write each buffer through one affine form, and carry nothing but sums.
+    """True if a compiler may vectorise any loop of the program: see :func:`nest_needs_no_proof`."""
+    return all(nest_needs_no_proof(program, node, 0) for node in program.body)
 
-    A nest accesses every buffer that it writes through one form, and a loop carries no value from iteration
+
+def nest_needs_no_proof(program: Program, node: Node, level: int) -> bool:
+    """True if the loops from ``node`` on, inside ``level`` others, write each buffer through one affine form,
+    and carry nothing but sums.
+
+    The nest accesses every buffer that it writes through one form, and a loop carries no value from iteration
     to iteration but the cell in which one statement accumulates. Then two iterations use the same cell
     exactly if all iterators of the form are equal, and only to add to it. Other buffers are only read, and
     none overlap, being ``restrict``. (A cell that is multiplied with itself is no sum, although gcc 12 treats
     it as one.)
     """
-    return all(_one_form_each(program, node) and _only_accumulates(program, node, 0) for node in program.body)
+    return _one_form_each(program, node) and _only_accumulates(program, node, level)
 
 
 def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, AffineExpr, bool]]:

@@ -84,6 +84,8 @@ _PASSING_SHARE, _PASSING_SETS = 4, 16
 _ZERO_SHARE, _NEAR_SHARE = 1 / 16, 1 / 8
 #: With fewer groups than this, a character may miss the only groups that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
+#: Characters of ``ALIKE`` for a program of which one drawing has more instances than all drawings may have.
+_ALIKE_OF_LARGE = 2
 
 
 def drawings(program: Program, instances: int) -> Mapping[str, int]:
@@ -91,7 +93,8 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
 
     If few elements are reduced together, there are many groups, and one drawing has all characters; if
     everything is reduced to one number, a drawing has one character. If there are few groups, each may have
-    code of its own; then there are further drawings in which all groups have one character of ``ALIKE``.
+    code of its own; then there are further drawings in which all groups have one character of ``ALIKE`` (if a
+    drawing takes long, of its first ones).
     """
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     groups, large = _all_groups(program), _large(program, floats)
@@ -99,7 +102,8 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     turns = _turns(large)
     several = max(turns, min(_DRAWINGS, _INSTANCES // max(instances, 1)))
     wanted = turns * ceil(len(CHARACTERS) / fewest)
-    alike = turns * len(ALIKE) if several >= wanted and fewest < _FEW_GROUPS else 0
+    alike = len(ALIKE) if instances <= _INSTANCES else _ALIKE_OF_LARGE
+    alike = turns * alike if several >= wanted and fewest < _FEW_GROUPS else 0
     # Count small arrays, too: a zero or infinite weight of a channel shows faults that no image shows.
     smallest = min((groups[name].count for name in floats), default=1)
     special = min(several, ceil(len(SPECIALS) / smallest))

@@ -193,10 +193,11 @@ def verify_numeric(
             ]
             if executions and group[0] is planned[0]:
                 requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed))
-            done = _runs(runner, artifact, requests, pool, forks, references.instances)
             whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
             expected = references.expect(stacks, places, pool, whole)
-            for plan, given, outcome in zip(group, inputs, expected, strict=True):
+            runs = _runs(runner, artifact, requests, pool, forks, references.instances)
+            done = (future.result()[place] for future, place in runs)
+            for plan, given, outcome in zip(group, inputs, expected(), strict=True):
                 signed = signed_outputs(original, given) & signed_outputs(transformed, given)
                 for t in plan.threads:
                     results.append(
@@ -249,33 +250,31 @@ def _runs(
     pool: Executor,
     forks: bool,
     instances: int,
-) -> Iterator[Measurement | Failure]:
-    """Run each request, which is for the given number of sets of inputs, of a program with so many statement
-    instances."""
+) -> list[_Run]:
+    """Start each request, which is for the given number of sets of inputs, of a program with so many
+    statement instances."""
     several = ability(runner, RunsSets)
     together = ability(runner, RunsTogether) if forks else None
     if together:
-        found = iter(together.run_together(artifact, [request for sets, request in requests if sets == 1]))
-        for sets, request in requests:
-            if sets == 1 or several is None:
-                yield next(found)
-            else:
-                yield several.run_sets(artifact, request, sets)
-        return
-    batches = _batches(requests, instances) if several else [[k] for k in range(len(requests))]
-    futures: dict[int, tuple[Future[Any], int]] = {}
-    for batch in batches:
+        batches = [[k for k, (sets, _) in enumerate(requests) if sets == 1]]
+        batches += [[k] for k, (sets, _) in enumerate(requests) if sets > 1]
+    else:
+        batches = _batches(requests, instances) if several else [[k] for k in range(len(requests))]
+    runs: dict[int, _Run] = {}
+    for batch in filter(None, batches):
         sets, request = requests[batch[0]]
-        if several and len(batch) > 1:
-            made = pool.submit(_in_one_child, runner, several, artifact, [requests[k][1] for k in batch])
-        elif several and sets > 1:
+        if several and sets > 1:
             made = pool.submit(lambda *of: [several.run_sets(*of)], artifact, request, sets)
+        elif together:
+            made = pool.submit(
+                lambda *of: [*together.run_together(*of)], artifact, [requests[k][1] for k in batch]
+            )
+        elif several and len(batch) > 1:
+            made = pool.submit(_in_one_child, runner, several, artifact, [requests[k][1] for k in batch])
         else:
             made = pool.submit(lambda *of: [runner.run(*of)], artifact, request)
-        futures |= {k: (made, place) for place, k in enumerate(batch)}
-    for k in range(len(requests)):
-        future, place = futures[k]
-        yield future.result()[place]
+        runs |= {k: (made, place) for place, k in enumerate(batch)}
+    return [runs[k] for k in range(len(requests))]
 
 
 def _batches(requests: Sequence[tuple[int, RunRequest]], instances: int) -> list[list[int]]:
@@ -320,6 +319,10 @@ def _in_one_child(
             result = alone if isinstance(alone, Failure) else seen
         results.append(result)
     return results
+
+
+#: A request that was started: what will hold its answer, and where in it.
+_Run = tuple[Future[Any], int]
 
 
 class _AtOnce(Executor):
@@ -439,8 +442,9 @@ class _References:
 
     def expect(
         self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, whole: bool
-    ) -> list[Outcome]:
-        """Run both references on each set of inputs; the outcomes for those at each of ``places``.
+    ) -> Callable[[], list[Outcome]]:
+        """Start both references on each set of inputs; a function that waits for the outcomes for those at
+        each of ``places``.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
         some rows; so does the bound unless ``whole``.
@@ -456,17 +460,21 @@ class _References:
             pool.submit(self.run, kind, stacks, batch, rows)
             for kind, rows in ((bound_kind, bound_rows), (WIDE, value_rows))
         ]
-        bounded, wide = (job.result() for job in jobs)
-        return [
-            self.outcome(
-                {n: a[at, ...] for n, a in bounded.items()},
-                {n: a[at, ...] for n, a in wide.items()},
-                value_rows,
-                whole,
-                isinstance(at, slice),
-            )
-            for at in places
-        ]
+
+        def outcomes() -> list[Outcome]:
+            bounded, wide = (job.result() for job in jobs)
+            return [
+                self.outcome(
+                    {n: a[at, ...] for n, a in bounded.items()},
+                    {n: a[at, ...] for n, a in wide.items()},
+                    value_rows,
+                    whole,
+                    isinstance(at, slice),
+                )
+                for at in places
+            ]
+
+        return outcomes
 
     def outcome(
         self,
@@ -530,6 +538,7 @@ class _References:
                 any_order=rows > 0,
                 reciprocals=RECIPROCAL in self.laws,
                 nan_may_differ=self.nan_may_differ,
+                vectors=not self.small,
             )
             support = tuple(sorted(source.support.items()))
             flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS

@@ -29,6 +29,7 @@ from itertools import combinations
 from math import prod
 from typing import assert_never
 
+from perfdojo_sdk.codegen.loops import nest_needs_no_proof
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import VerificationError
@@ -75,6 +76,7 @@ def reference(
     any_order: bool = False,
     reciprocals: bool = False,
     nan_may_differ: bool = False,
+    vectors: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
 
@@ -88,10 +90,10 @@ def reference(
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
     every reduction; with ``reciprocals`` also where a quotient is a product by a reciprocal. With
     ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast to an integer or a
-    comparison.
+    comparison. With ``vectors`` gcc may vectorise loops for which it has to prove nothing.
     """
     emitter = _Emitter(
-        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ
+        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ, vectors
     )
     return emitter.source()
 
@@ -109,6 +111,7 @@ class _Emitter:
         any_order: bool,
         reciprocals: bool,
         nan_may_differ: bool,
+        vectors: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
@@ -116,7 +119,9 @@ class _Emitter:
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
         self.multiplied = _reduced_buffers(program, "mul") if self.any_order and kind == OUTCOMES else {}
-        self.reciprocals, self.nan_may_differ = reciprocals, nan_may_differ
+        self.reciprocals, self.nan_may_differ, self.vectors = reciprocals, nan_may_differ, vectors
+        self.functions: list[str] = []
+        self.nests = 0
         if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
             known = ", ".join(C_TYPES)
             raise VerificationError(
@@ -227,10 +232,27 @@ class _Emitter:
             yield f'#include "reference_convert_{header}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
-        yield from self.prelude()
         # The program's own names may be words of C: everything of the program carries a prefix.
         parameters = [f"const {C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
         parameters += [f"{C_TYPES[s.dtype]} *restrict {_result(s.name)}" for s in outputs]
+        once = list(self.once(parameters))
+        yield from self.prelude()
+        yield from self.functions
+        yield from once
+        yield f"size_t {SYMBOL}_workspace_bytes(int threads) {{ (void)threads; return 0; }}"
+        yield f"int {SYMBOL}({', '.join(parameters)}, void *workspace, size_t bytes, int threads)"
+        yield "{"
+        yield "    (void)workspace; (void)bytes; (void)threads;"
+        yield f"    for (long b = 0; b < {self.batch}; b++)"
+        names = [*(_name(s.name) for s in inputs), *(_result(s.name) for s in outputs)]
+        sizes = [prod(s.shape) for s in (*inputs, *outputs)]
+        ones = [f"{name} + b * {size}L" for name, size in zip(names, sizes, strict=True)]
+        yield f"        if (run_one({', '.join(ones)})) return 1;"
+        yield "    return 0;"
+        yield "}"
+
+    def once(self, parameters: list[str]) -> Iterator[str]:
+        """The function that runs the program once."""
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
         yield "    int64_t peak = 0;"
@@ -249,24 +271,13 @@ class _Emitter:
             yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
             yield f"    if (!{array}) return 1;"
         for node in self.program.body:
-            yield from self.node(node, [], 1)
+            yield from self.node(node, [], 1, self.vectors)
         for name in self.program.outputs:
             if not self.in_place(self.program.buffer_of[name]):
                 yield from self.copy_out(name)
         for array, _, size in storage:
             yield f"    release({array}, {size});"
         yield f"    *{_result(PEAK)} = peak_of(peak);"
-        yield "    return 0;"
-        yield "}"
-        yield f"size_t {SYMBOL}_workspace_bytes(int threads) {{ (void)threads; return 0; }}"
-        yield f"int {SYMBOL}({', '.join(parameters)}, void *workspace, size_t bytes, int threads)"
-        yield "{"
-        yield "    (void)workspace; (void)bytes; (void)threads;"
-        yield f"    for (long b = 0; b < {self.batch}; b++)"
-        names = [*(_name(s.name) for s in inputs), *(_result(s.name) for s in outputs)]
-        sizes = [prod(s.shape) for s in (*inputs, *outputs)]
-        ones = [f"{name} + b * {size}L" for name, size in zip(names, sizes, strict=True)]
-        yield f"        if (run_one({', '.join(ones)})) return 1;"
         yield "    return 0;"
         yield "}"
 
@@ -308,7 +319,9 @@ class _Emitter:
 
     # -- the tree --------------------------------------------------------------------------
 
-    def node(self, node: Node, scopes: list[Scope], depth: int) -> Iterator[str]:
+    def node(self, node: Node, scopes: list[Scope], depth: int, outlines: bool) -> Iterator[str]:
+        """Statements that run the node inside ``scopes``; ``outlines``: nests that a compiler may vectorise
+        go into functions of their own."""
         pad = "    " * depth
         if isinstance(node, Statement):
             yield from (pad + line for line in self.statement(node, scopes))
@@ -318,6 +331,14 @@ class _Emitter:
         if level >= levels and (together := self.lanes_that_meet(node, level)):
             yield from (pad + line for line in self.together(node, together, [*scopes, node]))
             return
+        if outlines and level >= levels and nest_needs_no_proof(self.program, node, level):
+            yield pad + self.nest(node, scopes)
+            return
+        yield from self.loop(node, scopes, depth, outlines)
+
+    def loop(self, node: Scope, scopes: list[Scope], depth: int, outlines: bool) -> Iterator[str]:
+        pad, level = "    " * depth, len(scopes)
+        levels = len(self.split.sizes) if self.split else 0
         if level < levels:
             # The first of the levels stands for all of them; those below it only name their iteration.
             yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if level == 0 else pad + "{"
@@ -325,8 +346,38 @@ class _Emitter:
         else:
             yield f"{pad}for (long i{level} = 0; i{level} < {node.size}; i{level}++) {{"
         for child in node.body:
-            yield from self.node(child, [*scopes, node], depth + 1)
+            yield from self.node(child, [*scopes, node], depth + 1, outlines)
         yield pad + "}"
+
+    def nest(self, node: Scope, scopes: list[Scope]) -> str:
+        """A call of a new function that runs the loops of ``node``, inside ``scopes``, by vectors."""
+        accesses = [
+            access for leaf in node.leaves for access in (leaf.statement.target, *leaf.statement.reads)
+        ]
+        inputs = sorted({access.array for access in accesses}.intersection(self.program.inputs))
+        buffers = [self.program.buffer_of[access.array] for access in accesses]
+        own = {b.name: b for b in buffers if not set(b.arrays) & set(self.program.inputs)}
+        arrays = [(_name(name), f"const {C_TYPES[self.program.buffer_of[name].dtype]}") for name in inputs]
+        arrays += [
+            (f"b_{name}_{part}", kind) for name, b in sorted(own.items()) for part, kind in self.stored(b)
+        ]
+        iterators = [f"i{level}" for level in range(len(scopes))]
+        parameters = [
+            "int64_t peak",
+            *(f"long {name}" for name in iterators),
+            *(f"{kind} *restrict {name}" for name, kind in arrays),
+        ]
+        function = f"nest{self.nests}"
+        self.nests += 1
+        self.functions += [
+            f"VECTOR_LOOPS static int64_t {function}({', '.join(parameters)})",
+            "{",
+            *(f"    (void){name};" for name in iterators),
+            *self.loop(node, scopes, 1, outlines=False),
+            "    return peak;",
+            "}",
+        ]
+        return f"peak = {function}({', '.join(['peak', *iterators, *(name for name, _ in arrays)])});"
 
     def lanes_that_meet(self, scope: Scope, level: int) -> Statement | None:
         """The statement of a lockstep scope if its lanes may read what others of them write."""

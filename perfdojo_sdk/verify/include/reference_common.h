@@ -13,6 +13,13 @@
 
 #define RARE __attribute__((noinline, cold, unused)) static
 
+/* A function whose loops gcc may vectorise, which it else does not. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define VECTOR_LOOPS __attribute__((noinline, optimize("tree-loop-vectorize")))
+#else
+#define VECTOR_LOOPS
+#endif
+
 /* Other results that a number may be, besides its value: an infinity, NaN, or a number between two others. */
 enum { PLUS = 1, MINUS = 2, NO_NUMBER = 4, BETWEEN = 8 };
 /* Operations of two numbers that are also done on the other results that the numbers may be. */
