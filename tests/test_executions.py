@@ -10,7 +10,7 @@ from execution_faults import FAULTS, MET_BY
 from test_measure import RIGHT, N, build
 
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.process_state import changed, float_state
 
@@ -43,6 +43,39 @@ def test_a_right_kernel_stands_all_executions_and_says_so() -> None:
     assert np.array_equal(found.outputs["y"], 2 * x)
     plain = RUNNER.run(build(RIGHT), PLAIN)
     assert isinstance(plain, Measurement) and plain.executions == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ("for (int i = 0; i < N; i++) y[i] = a[i] + b[i] * x[i];", None),
+        (
+            "for (int i = 0; i < N; i++) y[i] = a[i] + (b == x ? 0 : b[i]) * x[i];",
+            "elements of y differ from those for two equal arrays",
+        ),
+    ],
+)
+def test_one_array_may_be_given_for_two_inputs(body: str, says: str | None) -> None:
+    code = f"""
+#include <stddef.h>
+#define N {N}
+size_t pd_case_workspace_bytes(int threads) {{ return 0; }}
+int pd_case(const float *a, const float *b, const float *x, float *y, void *w, size_t bytes, int threads)
+{{ {body} return 0; }}
+"""
+    # The first has a shape of its own.
+    inputs = [ArraySpec("a", (1, N), "f32"), *(ArraySpec(name, (N,), "f32") for name in "bx")]
+    source = KernelSource("pd_case", tuple(inputs), (ArraySpec("y", (N,), "f32"),), code)
+    artifact = RUNNER.compile(source)
+    assert isinstance(artifact, Artifact)
+    found = RUNNER.run(artifact, ALL)
+    if says is None:
+        assert isinstance(found, Measurement) and "shared_inputs" in found.executions
+    else:
+        assert isinstance(found, Failure) and found.reason == "wrong_result"
+        assert found.detail.startswith(EXECUTIONS["shared_inputs"]) and says in found.detail, found
+        others = tuple(name for name in EXECUTIONS if name != "shared_inputs")
+        assert isinstance(RUNNER.run(artifact, replace(ALL, executions=others)), Measurement)
 
 
 def test_a_kernel_may_change_how_it_computes_while_it_computes() -> None:

@@ -255,7 +255,7 @@ class Judge:
         references = leg._References(game.root, game.program, self.accuracy, dialect, self.seed, False, loose)
         stacks = {name: np.stack([given[name] for given in inputs]) for name in inputs[0]}
         with ThreadPoolExecutor(2) as pool:
-            expected = references.expect(stacks, range(len(inputs)), pool, True)
+            expected = references.expect(stacks, range(len(inputs)), pool, True)()
         for run, outcome in zip(runs, expected, strict=True):
             result = judge_run("drawn", 1, run, outcome, loose)
             if result.problem:

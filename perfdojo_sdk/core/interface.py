@@ -20,6 +20,7 @@ EXECUTIONS = {
     "guard_pages": "inaccessible pages right before and right after each array",
     "read_only": "inputs in memory that cannot be written",
     "alignment": "arrays and workspace aligned to their elements and no more",
+    "shared_inputs": "one array given for two inputs of one shape",
     "workspace": "a workspace larger than the kernel asks for, and one byte less than that",
     "float_control": "how its thread computes with floats, before and after the call",
     "threads": "other numbers of threads",

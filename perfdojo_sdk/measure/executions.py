@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,15 @@ from perfdojo_sdk.measure.callers import (
 )
 from perfdojo_sdk.measure.forked import Ended, in_fork
 from perfdojo_sdk.measure.guard_pages import CACHE_LINE, untouched
-from perfdojo_sdk.measure.kernel_calls import Kernel, Memory, Refused, bytes_of, check_status
+from perfdojo_sdk.measure.kernel_calls import (
+    Kernel,
+    Memory,
+    Refused,
+    bytes_of,
+    check_status,
+    compare,
+    outputs_of,
+)
 from perfdojo_sdk.measure.no_threads import forbid_threads
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import Used, changed
@@ -85,6 +94,33 @@ def alignment(trial: Trial) -> None:
                 stage.call({room: other if room is chosen else one for room in rooms})
         if time.monotonic() > end:
             break
+
+
+def shared_inputs(trial: Trial) -> None:
+    """Give one array for two inputs: the results are those for two equal arrays."""
+    stage = trial.stage
+    for one, other in _alike(trial.job["inputs"]):
+        size = stage.arrange("middle", ALONE)
+        rooms = stage.arrays
+        rooms[other].bytes[:] = rooms[one].bytes
+        check_status(stage.kernel.enter(rooms, stage.workspace, size, ALONE))
+        expected = outputs_of(stage)
+        for room in (*stage.outputs, stage.workspace):
+            room.poison(1)
+        shared = [rooms[one] if number == other else room for number, room in enumerate(rooms)]
+        check_status(stage.kernel.enter(shared, stage.workspace, size, ALONE))
+        for room in stage.rooms:
+            room.check_guards()
+        compare(stage, expected, "differ from those for two equal arrays")
+        rooms[other].bytes[:] = stage.memory.inputs[other].bytes
+
+
+def _alike(inputs: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
+    """Numbers of two neighbours among inputs of one shape and dtype."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for number, (_, shape, dtype) in enumerate(inputs):
+        alike.setdefault((*shape, dtype), []).append(number)
+    return [pair for numbers in alike.values() for pair in pairwise(numbers)]
 
 
 def workspace(trial: Trial) -> None:
@@ -211,6 +247,7 @@ def after_fork(trial: Trial) -> None:
 RUN: Mapping[str, Callable[[Trial], None]] = {
     "guard_pages": guard_pages,
     "read_only": read_only,
+    "shared_inputs": shared_inputs,
     "workspace": workspace,
     "threads": threads,
     "alignment": alignment,

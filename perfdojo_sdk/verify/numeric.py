@@ -85,8 +85,8 @@ _TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
 _WHOLE = ("random", "rows")
-#: Classes that run on the largest number of threads: each thread has its own floating-point control state.
-_ON_MANY = frozenset({"denormal", "magnitudes"})
+#: Classes that run on several threads, and so many: each thread has its own floating-point control state.
+_ON_MANY, _MANY = frozenset({"denormal", "magnitudes"}), 5
 #: Parallel iterations below which the kernel is also called with more threads than there are.
 _FEW_ITERATIONS = 64
 #: Numbers of threads that kernels are called with: odd ones, and common ones.
@@ -372,8 +372,10 @@ def _planned(
         if why:
             skipped.append(ClassResult(drawing.name, skipped=why))
             continue
-        turn = len(planned) % len(threads) if drawing.name not in _ON_MANY else -1
-        counts = first if not planned else (threads[turn],)
+        count = threads[len(planned) % len(threads)]
+        if drawing.name in _ON_MANY and max(threads) > 1:
+            count = _MANY
+        counts = first if not planned else (count,)
         planned.append(replace(drawing, threads=counts))
         if quick:
             break
