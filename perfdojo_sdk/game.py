@@ -221,7 +221,8 @@ def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: P
         write_whole(path, content, inside)
     except OSError as error:
         what = f"cannot write {path}: {error.strerror}"
-        raise SaveError("PD-J004", what, why=_where(error, path)) from None
+        hint = "name another place, or check free space and permissions"
+        raise SaveError("PD-J004", what, why=_where(error, path), hint=hint) from None
 
 
 def _where(error: OSError, path: Path) -> str:

@@ -191,9 +191,10 @@ def test_a_build_on_a_full_disk_keeps_what_it_had(library: Path, cli: Cli, run: 
     assert cli("bench", "lib", "--json", plugins="toy").code == 0
 
 
-def test_results_that_cannot_be_printed(run: Cli) -> None:
+@pytest.mark.parametrize("words", [("show", SMALL), ("--help",), ("--version",)])
+def test_results_that_cannot_be_printed(run: Cli, words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
-        outcome = run("show", SMALL, out=full)
+        outcome = run(*words, out=full)
     assert outcome.code == 1 and "Traceback" not in outcome.err, outcome.err
     assert "No space left" in outcome.err
 

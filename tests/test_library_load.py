@@ -323,6 +323,9 @@ def test_a_shared_object_that_was_changed_is_not_loaded(copy: Path) -> None:
         ),
         (lambda m: m.update(machine="z80"), "its code is for z80, this processor is"),
         (lambda m: m["artefacts"].clear(), "no shared_object"),
+        (lambda m: m["kernels"].append(m["kernels"][0]), "two kernels of the name"),
+        (lambda m: m["kernels"].append({**m["kernels"][0], "name": "twin"}), "two functions of the name"),
+        (lambda m: m.update(created="99999-99-99"), "created"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

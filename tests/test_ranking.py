@@ -134,6 +134,19 @@ def test_the_initial_program_takes_turns_with_what_hardly_beats_it(
     assert ("what the search found is slower" in " ".join(kernel.notes)) == kept
 
 
+class Tiring(Paper):
+    """A clock on which every run takes longer than the one before."""
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        found = super().run(artifact, request)
+        return replace(found, seconds=tuple(len(self.runs) * s for s in found.seconds))
+
+
+def test_an_initial_program_that_is_kept_is_as_fast_as_itself(paper: Paper, tmp_path: Path) -> None:
+    kernel = entry(build(Tiring(slow=1e-4), tmp_path))
+    assert kernel.moves == () and kernel.speed_up == 1
+
+
 class Estimating(Paper):
     """Says of an initial program what a model thinks, which is too good."""
 

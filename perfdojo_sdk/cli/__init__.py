@@ -85,18 +85,32 @@ def _open_streams() -> None:
 def _command(arguments: Sequence[str] | None) -> NoReturn:
     words, options = _split(sys.argv[1:] if arguments is None else arguments)
     if not words or words[0] in ("--help", "-h", "help"):
-        print(overview())
+        _say(overview())
         sys.exit(OK if words else USAGE)
     if words[0] == "--version":
         from perfdojo_sdk import __version__
 
-        print(f"perfdojo-sdk {__version__}")
+        _say(f"perfdojo-sdk {__version__}")
         sys.exit(OK)
     if words[0] not in COMMANDS:
         what = unknown(words[0])
         print(f"perfdojo-sdk: {what}", file=sys.stderr)
         _wrong_usage(what, "--json" in words)
     _guarded(words, options)
+
+
+def _say(text: str) -> None:
+    """Print at once; a message and its exit code if the system refuses, such as on a full disk."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as refused:
+        from perfdojo_sdk.cli.console import report
+
+        error = _system_error(refused)
+        report(error, as_json=False)
+        sys.exit(error.exit_code)
 
 
 class Options:

@@ -146,13 +146,19 @@ def observer() -> Any:
     from perfdojo_sdk.library.build import Observer
 
     class Lines(Observer):
+        kernel = ""
+        """The kernel whose line has no end yet."""
+
         def started(self, kernel: Kernel, number: int, count: int) -> None:
-            self._say(f"[{number}/{count}] {kernel.name}:")
+            self._begin(kernel.name, f"[{number}/{count}] {kernel.name}:")
 
         def stage(self, kernel: Kernel, stage: str) -> None:
-            self._say(f" {stage}")
+            if kernel.name != self.kernel:
+                self._begin(kernel.name, f"{kernel.name}, which is there already:")
+            progress(f" {stage}", end="")
 
         def finished(self, result: KernelResult) -> None:
+            self.kernel = ""
             if result.found is None:
                 progress(f" - left out: {result.failure}")
                 return
@@ -161,11 +167,11 @@ def observer() -> Any:
             progress(f"{' taken from the records' if result.found.reused else ''} -{time}")
 
         def packaging(self, count: int) -> None:
-            progress(f"linking {number_of(count, 'kernels')} and checking each again")
+            self._begin("", f"linking {number_of(count, 'kernels')} and checking each again\n")
 
-        @staticmethod
-        def _say(text: str) -> None:
-            progress(text, end="")
+        def _begin(self, kernel: str, text: str) -> None:
+            progress(f"\n{text}" if self.kernel else text, end="")
+            self.kernel = kernel
 
     return Lines()
 

@@ -117,11 +117,17 @@ class NothingFoundError(DojoError):
     exit_code = 5
 
 
+#: Most names that a message lists.
+MOST_LISTED = 60
+
+
 def closest(word: str, known: list[str]) -> str:
-    """A sentence that suggests the nearest known name, or lists them."""
+    """A sentence that suggests the nearest known name, or lists them if they are few."""
     from difflib import get_close_matches
 
     near = get_close_matches(word, known, 1)
     if near:
         return f"did you mean {near[0]}?"
+    if len(known) > MOST_LISTED:
+        return f"none of the {len(known)} known ones is like it"
     return f"known: {', '.join(sorted(known))}" if known else "none is known"

@@ -116,6 +116,8 @@ def record_of(
 ) -> KernelRecord:
     """All that is kept of an attempt that ran and passed verification."""
     assert attempt.source is not None and attempt.measured is not None
+    if not attempt.trace.steps:
+        initial = attempt  # timed twice, the same kernel would seem faster or slower than itself
     return KernelRecord(
         trace=SavedTrace.of(attempt.trace),
         program=attempt.trace.program.text,

@@ -247,7 +247,9 @@ def exclusive(directory: Path) -> Iterator[None]:
     except OSError as error:
         why = "" if error.filename in (None, str(directory)) else f"at {error.filename}"
         what = f"cannot write to {directory}: {_no_folder(directory) or error.strerror}"
-        raise LibraryError("PD-L024", what, why=why, hint="choose another folder") from None
+        raise LibraryError(
+            "PD-L024", what, why=why, hint="name another folder with -o, or change its permissions"
+        ) from None
     try:
         if not try_lock(lock):
             what = f"another build is writing to {directory}"

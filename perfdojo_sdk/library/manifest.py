@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import errno
 import json
+from collections import Counter
+from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import DojoError
@@ -34,6 +36,12 @@ RelativePath = Annotated[
 ]
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Size = Annotated[int, Field(ge=1, le=MAX_NUMBER)]
+
+
+def _date(text: str) -> str:
+    """The text, which must be a date and time of ISO 8601."""
+    datetime.fromisoformat(text)
+    return text
 
 
 class LibraryError(DojoError):
@@ -143,9 +151,18 @@ class Manifest(Strict):
     """True when the compiler was free to contract a*b+c into one rounding (FMA)."""
     plugins: dict[str, str]
     settings: dict[str, Figure]
-    created: str
+    created: Annotated[str, AfterValidator(_date)]
     artefacts: tuple[Artefact, ...]
     kernels: tuple[KernelEntry, ...] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _told_apart(self) -> Self:
+        names = [entry.name for entry in self.kernels]
+        symbols = [symbol for entry in self.kernels for symbol in (entry.symbol, entry.workspace_symbol)]
+        for what, found in (("kernels", names), ("functions", symbols)):
+            if twice := [name for name, count in Counter(found).items() if count > 1]:
+                raise ValueError(f"there are two {what} of the name {twice[0]}")
+        return self
 
     def artefact(self, kind: str) -> Artefact:
         """The only file of its kind; :class:`LibraryError` when there is none."""
