@@ -419,6 +419,20 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         "a divisor is a sum of exponentials: positive, or NaN, but not -inf",
     ),
     Reason(
+        r"mask-of-a-class",
+        r".*",
+        r"^andi t4, t4, 0x300$",
+        "both operands of a quotient were converted from f32, which makes a NaN quiet",
+        _F32,
+    ),
+    Reason(
+        r"stream-set-too-early",
+        r".*",
+        r"^mv zero, ",
+        "no job of the movers has begun before, and no later one comes back to here",
+        r"\A(?![\s\S]*?^(\S+):$[\s\S]*?¶[\s\S]*?, \1$)(?:(?!# scfgwi )[\s\S])*¶",
+    ),
+    Reason(
         r"stream-set-too-early",
         r".*",
         r"^mv zero, ",

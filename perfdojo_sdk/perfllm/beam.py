@@ -24,7 +24,7 @@ from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 
-#: A program is dropped when its log-probability is lower than that of the likeliest end by more than this.
+#: A program is dropped if its log-probability is lower than the best end's by more than this.
 HOPELESS = 12.0
 #: Children of one program, for each place in the beam.
 BRANCHES = 3

@@ -18,10 +18,9 @@ from perfdojo_sdk.perfllm.objective import bellman, plain, scaled
 from perfdojo_sdk.perfllm.replay import Batch, Replay, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings
 
-#: A move that is worth this much less, in the network's scale, is e times less likely to be played by one
-#: who shows good games.
+#: Temperature of the softmax over values that is taken as the demonstrations' policy, in the network's scale.
 TEMPERATURE = 0.2
-#: States by which a network learns how its input is scaled.
+#: States from which the scaling of the network's input is estimated.
 SEEN_FIRST = 1000
 
 

@@ -112,7 +112,7 @@ def _listed(kinds: object) -> object:
     return tuple(kinds) if isinstance(kinds, list) else kinds
 
 
-#: Parameters whose values are words of the target's: the same in every program.
+#: Parameters whose values are names that the target declares, the same in every program.
 _WORDS = ("suffix", "location")
 
 

@@ -16,7 +16,7 @@ from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.hookspecs.search import Player, SearchStrategy, SearchTask, State
 
 NEEDED = ("torch", "safetensors")
-#: The trained agents that come with the SDK. Beside each lies its card, which says where it was seen to help.
+#: The folder of the trained agents that come with the SDK, each with a card that says where it helped.
 SHIPPED = Path(__file__).parent / "shipped"
 #: In place of an agent's file: one of those, by target and operator; or one that knows nothing.
 SHIPPED_AGENT, NO_AGENT = "shipped", "none"

@@ -15,11 +15,11 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import play_applicable, random_step
 
-#: Exchanges of neighbouring moves that are tried, for each move of a game: enough to carry a move far.
+#: Exchanges of neighbouring moves that are tried, for each move of a game.
 EXCHANGES = 12
-#: Most moves by chance in one slip.
+#: Most random moves in one deviation from a game.
 SLIPS = 2
-#: How far ahead a move is looked for that could come next: the work grows with its square.
+#: Number of later moves that are tried as the next one; the work grows with its square.
 AHEAD = 10
 
 
