@@ -178,7 +178,7 @@ size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
 """
     artifact = RUNNER.compile(KernelSource("pd_k", specs(root.inputs), specs(root.outputs), code))
     assert isinstance(artifact, Artifact), artifact
-    accuracy = {"exp": 2.0, "log": 2.0}
+    accuracy = {"exp": 2.0, "log": 2.0, "tanh": 2.0, "erf": 2.0}  # what the C library is trusted to do
     return verify_numeric(
         root, root, artifact, RUNNER, accuracy, CORE_DIALECT, seed, (1,), nan_may_differ, forks=True
     )

@@ -195,7 +195,8 @@ MEMORY = (
         "static scratch",
         "scratch-of-all-blocks",
         GPU,
-        r"^( +)float (\w+) = (.*);",
+        # The emulation never changes threads between the last assignment to a pd_value and its use.
+        r"^( +)float (?!pd_value)(\w+) = (.*);",
         r"\1static float \2;\n\1\2 = \3;",
     ),
     Plant(

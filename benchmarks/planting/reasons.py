@@ -106,10 +106,72 @@ REASONS: Sequence[Reason] = (
         "|r| <= ln(2)/16: the term changes the result by less than one unit in its last place",
     ),
     Reason(
-        r"exp-below-minus-87-is-zero|exp-clamped-at-minus-\d+|exp-not-clamped-below",
+        r"exp-below-minus-87-is-zero|exp-clamped-at-minus-\d+|exp-not-clamped-below|exp-clamps-swapped"
+        r"|exponent-in-eight-bits",
         r"swiglu",
         r"",
-        "exp of that is added to one, where less than 2^-25 is nothing",
+        "exp of that is added to one, where less than 2^-25 is nothing, and above 89 it is infinite anyway",
+    ),
+    Reason(
+        r"exp-one-over-ln2",
+        r".*",
+        r"",
+        "the other neighbour is taken for n near the middle of two: exp is wrong by 1.17 ulp at most then, "
+        "as it is without the fault (each seventh float was tried), where 2 are allowed",
+    ),
+    Reason(
+        r"exp-coefficient",
+        r"softmax",
+        r"1\.66665211e-1f",
+        "exp is wrong by 2.23 ulp at most then (each seventh float was tried); 2 are allowed in the "
+        "numerator, and 2 in the sum",
+    ),
+    Reason(
+        r"(below-1e-30|denormals)-to-zero-loaded",
+        r"rmsnorm",
+        r"^q\w* = q\w* \+ (pd_load\w*\(&x\[[^]]*\]\)) \* \1;",
+        "the square of such a number is less than half of the smallest denormal",
+    ),
+    Reason(
+        r"exponent-of-2-to-the-minus-40-loaded",
+        r"softmax",
+        r"&x\[",
+        "the element moves by less than 2^-39, and so does its exponential, relative to itself",
+    ),
+    Reason(
+        r"largest-exponent-loaded",
+        _NORMS,
+        r"^pd_store_(first_)?f32v\(&y",
+        "the square of what is that far from any finite mean is infinite, so that 1/r is 0: the finite "
+        "distance of either number, times that",
+    ),
+    Reason(
+        r"tail-selects-one-more",
+        r"batchnorm1",
+        r"pd_sum_f32v\(pd_select_first_f32v\(\d+, t_p_p_p, pd_splat_f32v\(0\.0f\)\)\)",
+        "what the register adds up was loaded with zeros beyond the same tail",
+        r"\A(?![\s\S]*^ *x_r = (?!pd_load_first_f32v\(|pd_splat_f32v\(0\.0f\)))",
+    ),
+    Reason(
+        r"tail-spills-into-the-next-row",
+        r"bmm",
+        r"^pd_store_first_f32v\(&c\[",
+        "the next statement writes that cell",
+        "¶ *(?:"
+        + "|".join(
+            rf"pd_store_first_f32v\(&c\[i0\*147 \+ {k}\], 3, .*\n"
+            rf" *pd_store_first_f32v\(&c\[i0\*147 \+ {k + 3}\]"
+            for k in range(147)
+        )
+        + ")",
+    ),
+    Reason(
+        r"areas-at-one-offset",
+        r"batchnorm1",
+        r"\bu = ",
+        "the second area is read for the last time before the first is written, and set again after the "
+        "first was read for the last time, by pd_parallel_for, which returns when all threads are done",
+        r"(?s)u\[0\] = (?:(?!\bt_p_p\b).)*\Z",
     ),
     Reason(
         r"exp-not-clamped-above",
@@ -520,6 +582,17 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
     ),
     Reason(
         r"fence-dropped",
+        r"ssoftmax",
+        r"^fence$",
+        "stores leave in the order of the program, four at a time; the last four are to columns 28 to 31 of "
+        "a row, and the stream, which reads by columns, has asked for 112 pairs of others before",
+        r"    fsw \w+, 12\((\w+)\)\n    addi \w+, \w+, 16\n    addi \1, \1, 16\n    bne .*\n"
+        r"    addi .*\n    bne .*\n"
+        r"(?:    (?:#|fmv\.s) .*\n)*    # ssr0: e\[\{1\},\{0\}\*2\+\{2\}\]\n¶    fence\n"
+        r"    .*, 32 #.*\n    li t0, 7\n.*\n    li t0, 15\n.*\n    li t0, 128\n.*\n    li t0, -888\n",
+    ),
+    Reason(
+        r"fence-dropped",
         r"dlayernorm",
         r"^fence$",
         "stores leave in the order of the program, four at a time; of the last four, the first is to element "
@@ -548,6 +621,16 @@ GRID_REASONS: Sequence[Reason] = (
         r"",
         "no other threads than those of the first warp get there, and these are its lanes",
         r"if \(pd_thread < (?:[1-9]|[12]\d|3[0-2])\) \{\n *const int \w+ = ¶",
+    ),
+    *(
+        Reason(
+            r"lane-for-thread",
+            r".*",
+            r"",
+            "a block is one warp",
+            rf'\A(?=[\s\S]*^ \* .*\b{warp}:w )(?![\s\S]*"threads": (?!{warp},))',
+        )
+        for warp in (32, 64)
     ),
     Reason(
         r"launched-in-the-other-order",

@@ -232,11 +232,17 @@ def _all_masked(mixture: _Mixture, chosen: Array) -> None:
 
 
 def _whole(mixture: _Mixture, chosen: Array) -> None:
-    """Few different numbers: several are the largest, and differences are exactly zero."""
-    at = mixture.groups.numbered(chosen)
+    """Few different numbers whose mean is zero: several are the largest, and distances from another or from
+    the mean are exactly zero."""
+    at, size = mixture.groups.numbered(chosen), mixture.groups.size
 
     def change(first: Array) -> None:
-        first[at] = np.rint(first[at])
+        flat = np.rint(first[at]).reshape(len(chosen), size)
+        half = size // 2
+        if size > 1:
+            flat[:, half:] = 0  # of an odd number, the one in the middle
+            flat[:, size - half :] = -flat[:, :half][:, ::-1]
+        first[at] = flat.reshape(first[at].shape)
 
     mixture.later.append(change)
 

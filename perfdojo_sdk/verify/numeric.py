@@ -540,7 +540,7 @@ class _References:
                 any_order=rows > 0,
                 reciprocals=RECIPROCAL in self.laws,
                 nan_may_differ=self.nan_may_differ,
-                vectors=not self.small,
+                large=not self.small,
             )
             support = tuple(sorted(source.support.items()))
             flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS

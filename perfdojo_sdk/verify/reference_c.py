@@ -76,7 +76,7 @@ def reference(
     any_order: bool = False,
     reciprocals: bool = False,
     nan_may_differ: bool = False,
-    vectors: bool = False,
+    large: bool = False,
 ) -> KernelSource:
     """The program over ``num`` as a C kernel.
 
@@ -90,10 +90,11 @@ def reference(
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
     every reduction; with ``reciprocals`` also where a quotient is a product by a reciprocal. With
     ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast to an integer or a
-    comparison. With ``vectors`` gcc may vectorise loops for which it has to prove nothing.
+    comparison. Unless it is ``large``, the bound knows which results need no rounding; if it is, gcc may
+    vectorise loops for which it has to prove nothing.
     """
     emitter = _Emitter(
-        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ, vectors
+        program, kind, accuracy, dialect, batch, rows, split, any_order, reciprocals, nan_may_differ, large
     )
     return emitter.source()
 
@@ -111,7 +112,7 @@ class _Emitter:
         any_order: bool,
         reciprocals: bool,
         nan_may_differ: bool,
-        vectors: bool,
+        large: bool,
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
@@ -119,7 +120,7 @@ class _Emitter:
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
         self.multiplied = _reduced_buffers(program, "mul") if self.any_order and kind == OUTCOMES else {}
-        self.reciprocals, self.nan_may_differ, self.vectors = reciprocals, nan_may_differ, vectors
+        self.reciprocals, self.nan_may_differ, self.large = reciprocals, nan_may_differ, large
         self.functions: list[str] = []
         self.nests = 0
         if unsupported := {b.dtype for b in program.buffers} - C_TYPES.keys():
@@ -220,6 +221,7 @@ class _Emitter:
         yield f"#define NAN_MAY_DIFFER {int(self.nan_may_differ)}"
         yield f"#define RECIPROCALS {int(self.reciprocals)}"
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
+        yield f"#define UNROUNDED {int(not self.large)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
         used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
         floats = [dtype for dtype in FLOATS if dtype in used]
@@ -271,7 +273,7 @@ class _Emitter:
             yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
             yield f"    if (!{array}) return 1;"
         for node in self.program.body:
-            yield from self.node(node, [], 1, self.vectors)
+            yield from self.node(node, [], 1, self.large)
         for name in self.program.outputs:
             if not self.in_place(self.program.buffer_of[name]):
                 yield from self.copy_out(name)

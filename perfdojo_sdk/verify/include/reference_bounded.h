@@ -4,12 +4,13 @@
  * legal compilation may compute. With OUTCOMES it also holds the other possible results if an intermediate result
  * overflows (reference_outcomes.h), and the bound stays the one without overflow; without OUTCOMES such a number has
  * an infinite bound.
- * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), DTYPE, F (its C type), W (the
- * wider type), WIDE_(f) (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place,
- * relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned
- * type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of
- * operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), and, with a bound in C on their
- * change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), UNROUNDED (1 if sums and
+ * products that need no rounding add nothing to the bound), DTYPE, F (its C type), W (the wider type), WIDE_(f)
+ * (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half
+ * the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
+ * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
+ * in C, with their error in ulp: MONOTONE_FUNCTIONS(X), and, with a bound in C on their change when operands
+ * change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -93,9 +94,24 @@ static inline int N(product_certain)(NUM a, NUM b)
     return N(sum_certain)(a, b) & (none | (N(sign_known)(a) & N(sign_known)(b)));
 }
 
+/* True for a number of F itself. */
+static inline int N(representable)(W v) { return UNROUNDED & ((W)(F)v == v); }
+
+/* A sum of certain numbers is certain if it needs no rounding: it is a number of F, and W has not rounded it. */
+static inline int N(unrounded_sum)(W v, NUM a, NUM b)
+{
+    return (a.e + b.e == 0) & N(representable)(v) & (v - a.v == b.v) & (v - b.v == a.v);
+}
+
+/* So is a product, of which W has all digits where it is twice as wide as F. */
+static inline int N(unrounded_product)(W v)
+{
+    return (2 * sizeof(F) <= sizeof(double)) & N(representable)(v);
+}
+
 static inline NUM N(num_add)(NUM a, NUM b)
 {
-    W v = a.v + b.v, e = N(rounding)(v, a.e + b.e, 1, 0);
+    W v = a.v + b.v, e = N(unrounded_sum)(v, a, b) ? 0 : N(rounding)(v, a.e + b.e, 1, 0);
     return RESULT(v, e, IN_RANGE(v, e), N(sum_certain)(a, b), ADD, a, b);
 }
 
@@ -141,17 +157,24 @@ static inline W N(underflow)(W v, W e, int signs_known)
     return (v != 0) | (e != 0) | !signs_known ? ETA : 0;
 }
 
-static inline NUM N(num_mul)(NUM a, NUM b)
+/* A product whose rounding counts even if these operands need none. */
+static inline NUM N(rounded_product)(NUM a, NUM b)
 {
     W v = a.v * b.v, passed = WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e;
     W e = N(rounding)(v, passed, 1, N(underflow)(v, passed, N(sign_known)(a) & N(sign_known)(b)));
     return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
+static inline NUM N(num_mul)(NUM a, NUM b)
+{
+    W v = a.v * b.v;
+    return (a.e + b.e == 0) & N(unrounded_product)(v) & N(finite_)(v) ? N(literal)((F)v) : N(rounded_product)(a, b);
+}
+
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
 {
-    W v = a.v * b.v, e = N(rounding)(v, 0, 1, N(underflow)(v, 0, 1));
+    W v = a.v * b.v, e = N(unrounded_product)(v) ? 0 : N(rounding)(v, 0, 1, N(underflow)(v, 0, 1));
     return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
@@ -159,7 +182,7 @@ static inline NUM N(num_mul_exact)(NUM a, NUM b)
 /* a * b where b is one of so many factors in an unknown order. */
 static inline NUM N(num_product)(NUM a, NUM b, W factors)
 {
-    return N(product_in_any_order)(N(num_mul)(a, b), a, b, factors);
+    return N(product_in_any_order)(N(rounded_product)(a, b), a, b, factors);
 }
 static inline NUM N(num_first)(NUM a) { return N(first_factor)(a); }
 #endif
