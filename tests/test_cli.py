@@ -169,21 +169,23 @@ def test_debug_shows_the_traceback_and_may_stand_anywhere(installed_cli: Cli) ->
 @pytest.mark.parametrize(
     ("words", "how"),
     [
-        (("kernels",), "the same command"),
-        (("tune", "softmax[4,4]"), "the same command with --resume"),
-        (("tune", "softmax[4,4]", "--resume"), "the same command"),
+        (("build-library",), "; the same command continues where it stopped"),
+        (("tune", "softmax[4,4]"), "; the same command with --resume continues where it stopped"),
+        (("tune", "softmax[4,4]", "--resume"), "; the same command continues where it stopped"),
+        (("plugins", "check", "toy"), ""),
+        (("kernels",), ""),
     ],
 )
 def test_an_interruption_has_its_own_code_and_says_how_to_go_on(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], how: str
 ) -> None:
-    def interrupted(targets: object) -> None:
+    def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("perfdojo_sdk.plugins.load_plugins", interrupted)
     outcome = cli(*words)
     assert outcome.code == 130
-    assert f"interrupted; {how} continues where it stopped" in outcome.err
+    assert outcome.err.endswith(f"\ninterrupted{how}\n")
 
 
 @pytest.mark.parametrize(

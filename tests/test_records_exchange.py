@@ -279,6 +279,14 @@ def test_figures_of_a_database_with_rows_that_do_not_read(place: str) -> None:
 # -- the commands ----------------------------------------------------------------------------------
 
 
+def test_an_empty_export_says_why(cli: Cli, tmp_path: Path) -> None:
+    with Records("a.sqlite") as records:
+        records.add(key(), record("first"))
+    empty = cli("db", "export", "t4.json", "--db", "a.sqlite", "--format", "t4")
+    assert empty.code == 0 and "0 records" in empty.out
+    assert "nothing to export; t4 leaves out finished kernels" in empty.err
+
+
 def test_the_commands_from_end_to_end(cli: Cli, tmp_path: Path) -> None:
     filled("a.sqlite").close()
     text = cli("db", "stats", "--db", "a.sqlite")
@@ -296,6 +304,10 @@ def test_the_commands_from_end_to_end(cli: Cli, tmp_path: Path) -> None:
     assert len(json.loads(Path("t4.json").read_text())["results"]) == 4
     one = cli("db", "export", "-", "--db", "a.sqlite", "--kernel", "f_64_f32")
     assert len(one.out.splitlines()) == 3
+
+    none = cli("db", "export", "none.jsonl", "--db", "a.sqlite", "--kernel", "f", "--target", "toy")
+    assert none.code == 0 and "0 records in none.jsonl" in none.out
+    assert "nothing to export for kernel f and target toy; the full name of a kernel" in none.err
 
     assert cli("db", "import", "r.jsonl", "--db", "b.sqlite", "--json").data["candidates"]["new"] == 4
     assert cli("db", "merge", "a.sqlite", "--db", "b.sqlite", "--json").data["candidates"]["kept"] == 4

@@ -221,7 +221,7 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
     except SystemExit as leaving:
         if leaving.code in (INTERRUPTED, TERMINATED):
             how = "interrupted" if leaving.code == INTERRUPTED else "terminated"
-            print(f"\n{how}; {_continuation(words)} continues where it stopped", file=sys.stderr)
+            print(f"\n{how}{_continuation(words)}", file=sys.stderr)
         say: Callable[[], str] | None = getattr(leaving.__context__, "format_message", None)
         if leaving.code == USAGE and say is not None:
             _wrong_usage(say(), "--json" in words)  # what the parser has just refused
@@ -230,10 +230,17 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
         choice.reset(chosen)
 
 
+#: Commands that keep what they have done and always resume; those with ``--resume`` resume on request.
+_RESUMING = frozenset({"build-library", "reproduce"})
+
+
 def _continuation(words: list[str]) -> str:
-    """The command that resumes after an interruption: some need ``--resume``, others always resume."""
+    """The end of the message of an interruption: the command that resumes; empty where nothing was kept."""
     asks = any("--resume" in option.opts for option in parser(words[0]).params)
-    return "the same command with --resume" if asks and "--resume" not in words else "the same command"
+    if not asks and words[0] not in _RESUMING:
+        return ""
+    request = " with --resume" if asks and "--resume" not in words else ""
+    return f"; the same command{request} continues where it stopped"
 
 
 def _system_error(error: OSError) -> DojoError:

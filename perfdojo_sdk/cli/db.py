@@ -133,7 +133,18 @@ def export(
                 print(without_controls(line))
             return
         written = _write(file, lines) - (1 if form is Format.jsonl else 2)
+    if not written:
+        progress(_nothing_written(form, kernel, target))
     emit(f"{number_of(written, 'records')} in {file}", {"file": str(file), "records": written}, as_json)
+
+
+def _nothing_written(form: Format, kernel: str, target: str) -> str:
+    """The note on an export that is empty: what did not match, and what to try."""
+    chosen = " and ".join(f"{what} {name}" for what, name in (("kernel", kernel), ("target", target)) if name)
+    hints = ["t4 leaves out finished kernels, jsonl has them"] if form is Format.t4 else []
+    hints += ["the full name of a kernel has its sizes and dtype: softmax_64x128_f32"] if kernel else []
+    matching = f" for {chosen}" if chosen else ""
+    return "; ".join([f"note: nothing to export{matching}", *hints])
 
 
 def _write(file: Path, lines: Iterable[str]) -> int:

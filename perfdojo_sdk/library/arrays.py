@@ -50,13 +50,27 @@ def view(value: Any, name: str) -> Array:
     if not hasattr(value, "__dlpack__"):
         what = f"{name} is {type(value).__name__}, expected an array"
         raise ArgumentTypeError("PD-L010", what, hint="pass a NumPy array, or one that speaks DLPack")
+    _refuse_negated_when_read(value, name)
     try:
-        return np.from_dlpack(value)
+        array: Array = np.from_dlpack(value)
     except Exception as error:
         why = " ".join(str(error).split())[:200]
         what = f"{name} cannot be read through DLPack"
         hint = "pass one on the CPU, of a dtype that NumPy has, and without a gradient (detach it)"
         raise ArgumentTypeError("PD-L010", what, why=why, hint=hint) from error
+    if array.flags.owndata and array.size:  # NumPy allocates where DLPack hands over no address
+        what = f"{name} is {type(value).__name__} without memory of its own"
+        hint = "pass a tensor that holds its elements, such as clone() of it, and none that is only traced"
+        raise ArgumentTypeError("PD-L010", what, hint=hint)
+    return array
+
+
+def _refuse_negated_when_read(value: Any, name: str) -> None:
+    """Raise for a PyTorch view with the negative bit: DLPack hands over the memory without the sign."""
+    negated = getattr(value, "is_neg", None)
+    if callable(negated) and negated() is True:
+        what = f"{name} is a view that PyTorch negates when it reads it"
+        raise ArgumentTypeError("PD-L010", what, hint="pass a tensor without it; resolve_neg() makes a copy")
 
 
 def writable_view(value: Any, name: str) -> Array:
@@ -72,14 +86,20 @@ def writable_view(value: Any, name: str) -> Array:
     return array
 
 
-def check_layout(array: Array, name: str) -> None:
-    """Raise unless an array has C order, no gaps, alignment to its elements and the machine's byte order."""
+def check_layout(array: Array, name: str, written: bool = False) -> None:
+    """Raise unless an array has C order, no gaps, alignment to its elements and the machine's byte order.
+
+    An array that is ``written`` cannot be replaced by a copy of it: the caller would not see the results.
+    """
+    fresh = "pass a fresh array in C order, and copy the result from there"
     if not array.flags.c_contiguous:
         what = f"{name} has strides {array.strides} bytes, expected an array in C order without gaps"
-        raise ArgumentValueError("PD-L012", what, hint="pass numpy.ascontiguousarray of it")
+        raise ArgumentValueError(
+            "PD-L012", what, hint=fresh if written else "pass numpy.ascontiguousarray of it"
+        )
     if not array.flags.aligned or not array.dtype.isnative:
         what = f"{name} is not aligned to its elements, or not in this machine's byte order"
-        raise ArgumentValueError("PD-L012", what, hint="pass a fresh copy of it")
+        raise ArgumentValueError("PD-L012", what, hint=fresh if written else "pass a fresh copy of it")
 
 
 def refuse_overlap(outputs: Sequence[tuple[str, Array]], others: Sequence[tuple[str, Array]]) -> None:

@@ -19,6 +19,7 @@ from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.library.arrays import (
     NUMPY,
     ArgumentTypeError,
@@ -233,7 +234,7 @@ class Operator:
         names = entry.inputs
         if len(inputs) != len(names):
             expected = ", ".join(i.name for i in names)
-            what = f"{self.name} takes {len(names)} inputs ({expected}), {len(inputs)} are given"
+            what = f"{self.name} takes {number_of(len(names), 'inputs')} ({expected}), not {len(inputs)}"
             raise ArgumentTypeError("PD-L011", what)
         views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
         key = tuple((v.shape, dtype_name(v.dtype)) for v in views)
@@ -290,7 +291,8 @@ class _Function:
         values = out if isinstance(out, tuple | list) else (out,)
         if len(values) != len(specs):
             expected = ", ".join(o.name for o in specs)
-            what = f"{self.entry.operator} has {len(specs)} outputs ({expected}), out has {len(values)}"
+            count = number_of(len(specs), "outputs")
+            what = f"{self.entry.operator} has {count} ({expected}), out has {len(values)}"
             raise ArgumentTypeError("PD-L011", what)
         return [(o.name, self._output(v, o)) for v, o in zip(values, specs, strict=True)]
 
@@ -303,7 +305,7 @@ class _Function:
             raise ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, {expected}")
         if array.shape != spec.shape:
             raise ArgumentValueError("PD-L011", f"{name} has shape {array.shape}, {expected}")
-        check_layout(array, name)
+        check_layout(array, name, written=True)
         return array
 
     def workspace_bytes(self, threads: int) -> int:
@@ -315,11 +317,10 @@ class _Function:
         if given is None:
             return [("workspace", _own_workspace(needed))] if needed else []
         array = writable_view(given, "workspace")
-        check_layout(array, "workspace")
+        check_layout(array, "workspace", written=True)
         if array.nbytes < needed:
-            what = (
-                f"workspace has {array.nbytes} bytes, {self.entry.name} needs {needed} on {threads} threads"
-            )
+            on = number_of(threads, "threads")
+            what = f"workspace has {array.nbytes} bytes, {self.entry.name} needs {needed} on {on}"
             raise ArgumentValueError("PD-L016", what, hint="leave it out: the library keeps its own")
         return [("workspace", array)]
 
