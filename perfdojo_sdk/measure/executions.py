@@ -57,6 +57,8 @@ from perfdojo_sdk.measure.trial import (
 
 #: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
 SETTLED = 10
+#: Seconds after which a kernel's threads that have nothing to do are asleep.
+ASLEEP_S = 0.005
 
 
 def guard_pages(trial: Trial) -> None:
@@ -205,9 +207,11 @@ def unloaded(trial: Trial) -> None:
 def _unload(trial: Trial) -> None:
     before = Used.now()
     kernel, stage = loaded_anew(trial), trial.stage
-    size = stage.arrange("middle", TOGETHER)
-    check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
+    count = max((TOGETHER, *stage.counts[:4]))
+    size = stage.arrange("middle", count)
+    check_status(kernel.enter(stage.arrays, stage.workspace, size, count))
     stage.check()
+    time.sleep(ASLEEP_S)
     kernel.unload()
     if left := Used.now().threads - before.threads:
         raise Refused("runtime", f"{left} threads stay in code that is gone")
