@@ -255,6 +255,14 @@ FAULTS: Mapping[str, Fault] = {
         f"pthread_t t; if (threads > 1) start(&t, wait, 0); {RIGHT}",
         f"{START}static void *wait(void *x) {{ for (;;) sleep(9); return x; }}",
     ),
+    "says that its table is ready before it is": Fault(
+        "two_callers",
+        "wrong_result",
+        "y is another if two callers are a kernel's first",
+        "if (!ready) { ready = 1; usleep(1000); for (int i = 0; i < N; i++) factor[i] = 2; }"
+        " for (int i = 0; i < N; i++) y[i] = factor[i] * x[i];",
+        "static volatile int ready; static volatile float factor[N];",
+    ),
     "has one scratch array for all callers": Fault(
         "two_callers",
         "wrong_result",

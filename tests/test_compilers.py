@@ -61,6 +61,32 @@ s f32 [8] heap
 """
 
 
+#: Several iterations write one cell, and the last of them counts.
+OVERLAPPING = """\
+kernel overlapping(x) -> y, z
+x f32 [17, 8] heap
+y f32 [24] heap
+z f32 [17, 8] heap
+
+8 17
+| y[{0}+{1}] = x[{1},{0}]
+| z[{1},{0}] = y[{0}+{1}] + 1
+"""
+
+
+@pytest.mark.parametrize("target_name", NATIVE)
+def test_the_last_of_several_writes_counts(target_name: str) -> None:
+    program, target = parse(OVERLAPPING), PLUGINS.target(target_name)
+    runner = PLUGINS.runner(target)
+    artifact = runner.compile(PLUGINS.code_generator(target).generate(program, "pd_case"))
+    assert isinstance(artifact, Artifact), artifact.detail
+    x = np.arange(17 * 8, dtype=np.float32).reshape(17, 8)
+    run = runner.run(artifact, RunRequest({"x": x}))
+    assert isinstance(run, Measurement) and run.outputs is not None
+    assert run.outputs["y"].tolist() == [x[max(0, k - 7), min(k, 7)] for k in range(24)]
+    assert np.array_equal(run.outputs["z"], x + 1)
+
+
 @pytest.mark.parametrize("target_name", NATIVE)
 def test_a_cell_that_is_carried_stays_in_order(target_name: str) -> None:
     target = PLUGINS.target(target_name)
@@ -137,6 +163,11 @@ def test_a_reference_of_a_large_program_gives_the_same_numbers(text: str, kind: 
         ("64\n| y[0] += x[{0}]\n| z[{0}] = y[0]", False),
         ("8\n| y[0] = 0\n| 8 y[0] += x[{0}*8+{1}]\n| z[{0}] = y[0]", False),
         ("8\n| y[{0}] = 0\n| 8 y[{0}] += x[{0}*8+{1}]\n| 8 z[{0}*8+{1}] = x[{0}*8+{1}] / y[{0}]", True),
+        ("8 8 y[{0}+{1}] = x[{0}*8+{1}]", False),
+        ("8 8 y[{0}*3+{1}] += x[{0}*8+{1}]", False),
+        ("8 8 y[{0}-{1}*2+14] = x[{0}*8+{1}]", False),
+        ("8 8 y[63-{0}-{1}*8] = x[{0}*8+{1}]", True),
+        ("2:u 32 y[{0}+{1}*2] = x[{1}]", True),
         ("64:u y[{0}] = x[{0}]", False),
         ("8 8:u y[{0}*8+{1}] = x[{0}*8+{1}]", False),
     ],

@@ -73,6 +73,19 @@ def test_four_threads_are_among_those_tried() -> None:
     assert not report.ok and "on 4 threads" in report.problem, report.problem
 
 
+def test_all_threads_that_sleep_are_woken_when_the_kernel_is_unloaded() -> None:
+    source = emitted()
+    old, text = "pd_pool.stop = 1;\n    pthread_cond_broadcast(", source.support["pd_runtime.h"]
+    assert text.count(old) == 1
+    for new in (old, old.replace("broadcast", "signal")):
+        planted = replace(source, support={**source.support, "pd_runtime.h": text.replace(old, new)})
+        artifact = RUNNER.compile(planted)
+        assert isinstance(artifact, Artifact), artifact
+        found = RUNNER.run(artifact, replace(PLAIN, executions=("unloaded",), thread_counts=(2, 3, 4, 5)))
+        assert isinstance(found, Measurement) == (new == old), found
+    assert isinstance(found, Failure) and found.reason == "timeout", found
+
+
 @dataclass(frozen=True)
 class OldRunner:
     """One of before there were executions: it reads nothing of them, and reports none."""

@@ -7,7 +7,7 @@ loops would otherwise take several times as long.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr
@@ -36,13 +36,14 @@ def nest_needs_no_proof(program: Program, node: Node, level: int) -> bool:
     """True if the loops from ``node`` on, inside ``level`` others, write each buffer through one affine form,
     and carry nothing but sums.
 
-    The nest accesses every buffer that it writes through one form, and a loop carries no value from iteration
-    to iteration but the cell in which one statement accumulates. Then two iterations use the same cell
-    exactly if all iterators of the form are equal, and only to add to it. Other buffers are only read, and
-    none overlap, being ``restrict``. (A cell that is multiplied with itself is no sum, although gcc 12 treats
-    it as one.)
+    The nest accesses every buffer that it writes through one form, other iterators give another cell, and a
+    loop carries no value from iteration to iteration but the cell in which one statement accumulates. Then
+    two iterations use the same cell exactly if all iterators of the form are equal, and only to add to it.
+    Other buffers are only read, and none overlap, being ``restrict``. (A cell that is multiplied with itself
+    is no sum, although gcc 12 treats it as one. It also exchanges the order of writes to ``y[{0}+{1}]``.)
     """
-    return _one_form_each(program, node) and _only_accumulates(program, node, level)
+    apart = _cells_apart(program, node, level, {})
+    return apart and _one_form_each(program, node) and _only_accumulates(program, node, level)
 
 
 def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, AffineExpr, bool]]:
@@ -59,6 +60,22 @@ def _one_form_each(program: Program, node: Node) -> bool:
     written = {name for _, name, _, writes in found if writes}
     forms = {(name, form) for _, name, form, _ in found if name in written}
     return len(forms) == len(written) and not any(form.quotients for _, form in forms)
+
+
+def _cells_apart(program: Program, node: Node, level: int, sizes: Mapping[int, int]) -> bool:
+    """True if no statement from ``node`` on, inside loops of ``sizes``, writes one cell with two values of
+    the iterators of its form."""
+    if isinstance(node, Scope):
+        inner = {**sizes, level: node.size}
+        return all(_cells_apart(program, child, level + 1, inner) for child in node.body)
+    form = program.buffer_of[node.target.array].address(node.target.subscripts)
+    reach = 0
+    # The terms are the digits of a number: each weighs more than all smaller ones together.
+    for weight, size in sorted((abs(c), sizes[k]) for k, c in form.terms if sizes.get(k, 1) > 1):
+        if weight <= reach:
+            return False
+        reach += weight * (size - 1)
+    return True
 
 
 def _only_accumulates(program: Program, node: Node, level: int) -> bool:

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import ctypes
 import os
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.measure.forked import in_fork
 from perfdojo_sdk.measure.guard_pages import CACHE_LINE, Room
 from perfdojo_sdk.measure.kernel_calls import Guarded, Refused, check_status
 from perfdojo_sdk.measure.process_state import changed, surroundings, threads_that_take_signals
 from perfdojo_sdk.measure.trial import (
     ALONE,
     FEWEST_CALLS,
+    PATIENCE_S,
     SOME_S,
     TOGETHER,
     Stage,
     Trial,
+    loaded_anew,
     other_inputs,
     room_like,
 )
@@ -32,6 +36,8 @@ MEETING_S = 0.05
 #: How often two callers should overlap in the kernel; the fewest overlaps to wait for, and seconds to wait
 #: for them if other work keeps the callers from running at once.
 MEETINGS, FEW_MEETINGS, MEETING_PATIENCE_S = 100, 20, 0.25
+#: How often two callers should be the first of a kernel, and seconds for that.
+FIRST_MEETINGS, FIRST_MEETINGS_S = 200, 0.05
 #: Most times that another thread waits for results, a few for each cache line of them; seconds for that, and
 #: seconds if other work keeps the two threads from running at once.
 MOST_HANDED, HANDING_S, HANDING_PATIENCE_S = 2000, 0.2, 0.6
@@ -62,6 +68,26 @@ def two_callers(trial: Trial) -> None:
                 _check_caller(caller, first, "{} is not what the caller gets who calls alone")
             for room in (*first.outputs, *outputs, *workspaces):
                 room.check_guards()
+        size = kernel.workspace_bytes(ALONE)
+        for room in workspaces:
+            room.place("middle", 0, (size,))
+        callers = (Caller * 2)(*map(partial(_caller, ALONE, size), arrays, workspaces, expected))
+        for caller in callers:
+            caller.calls, caller.meetings = 1, 0
+        ended = in_fork(lambda _: _first_callers(trial, callers), PATIENCE_S + 20 * trial.call_s)
+        ended.raise_what_it_met()
+
+
+def _first_callers(trial: Trial, callers: ctypes.Array[Caller]) -> None:
+    """Load the kernel anew, again and again, and let two callers be its first: neither may use what the other
+    has set up by half."""
+    harness, begin = _harness(trial), time.monotonic()
+    for _ in range(FIRST_MEETINGS):
+        harness.pd_two_callers(loaded_anew(trial).entry, callers)
+        for caller in callers:
+            _check_caller(caller, trial.stage, "{} is another if two callers are a kernel's first")
+        if time.monotonic() - begin > FIRST_MEETINGS_S:
+            break
 
 
 def handed_over(trial: Trial) -> None:

@@ -45,18 +45,20 @@ from perfdojo_sdk.measure.trial import (
     CALLS,
     FEWEST_CALLS,
     MORE,
+    PATIENCE_S,
     SOME_S,
     TOGETHER,
     Stage,
     Trial,
+    loaded_anew,
     other_inputs,
     room_like,
 )
 
 #: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
 SETTLED = 10
-#: Seconds after which a call after a fork, or one of many slow calls, counts as hanging.
-PATIENCE_S = 5.0
+#: Seconds after which a kernel's threads that have nothing to do are asleep.
+ASLEEP_S = 0.005
 
 
 def guard_pages(trial: Trial) -> None:
@@ -204,21 +206,15 @@ def unloaded(trial: Trial) -> None:
 
 def _unload(trial: Trial) -> None:
     before = Used.now()
-    kernel, stage = _anew(trial), trial.stage
-    size = stage.arrange("middle", TOGETHER)
-    check_status(kernel.enter(stage.arrays, stage.workspace, size, TOGETHER))
+    kernel, stage = loaded_anew(trial), trial.stage
+    count = max((TOGETHER, *stage.counts[:4]))
+    size = stage.arrange("middle", count)
+    check_status(kernel.enter(stage.arrays, stage.workspace, size, count))
+    stage.check()
+    time.sleep(ASLEEP_S)
     kernel.unload()
     if left := Used.now().threads - before.threads:
         raise Refused("runtime", f"{left} threads stay in code that is gone")
-
-
-def _anew(trial: Trial) -> Kernel:
-    """The kernel, loaded again without its set-up: a fork has the memory of its thread pool, but no
-    threads."""
-    kernel = trial.kernel
-    kernel.unload()
-    kernel.load(kernel.library._name, kernel.symbol)
-    return kernel
 
 
 def no_threads(trial: Trial) -> None:
@@ -230,7 +226,7 @@ def no_threads(trial: Trial) -> None:
 
 
 def _alone(trial: Trial) -> None:
-    _anew(trial)
+    loaded_anew(trial)
     if forbid_threads():
         trial.stage.call("middle", TOGETHER)
 

@@ -16,6 +16,8 @@ from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, 
 
 #: Number of calls in a row; for a slow kernel, as many as fit into these seconds, but at least a few.
 CALLS, FEWEST_CALLS, SOME_S = 50, 3, 0.3
+#: Seconds after which a call in a fork counts as hanging, beside twenty times the duration of a call.
+PATIENCE_S = 5.0
 #: Numbers of threads that are tried in any case, the first of the job's.
 FEWEST_COUNTS = 10
 #: Bytes of workspace above which unusual numbers of threads are left out.
@@ -97,6 +99,15 @@ class Trial:
     """Seconds of one plain call."""
     tell: Tell = lambda *_: None
     """The callback for progress messages."""
+
+
+def loaded_anew(trial: Trial) -> Kernel:
+    """The kernel, loaded again without its set-up: a fork has the memory of its thread pool, but no
+    threads."""
+    kernel = trial.kernel
+    kernel.unload()
+    kernel.load(kernel.library._name, kernel.symbol)
+    return kernel
 
 
 def room_like(room: Room) -> Room:
