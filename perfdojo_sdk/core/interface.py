@@ -37,4 +37,4 @@ EXECUTIONS = {
 #: Executions in which C calls the kernel, not Python.
 HARNESSED = frozenset({"two_callers", "handed_over", "kept_for_caller"})
 #: Executions that are possible only if the kernel runs in the process that calls it.
-IN_PROCESS = HARNESSED | {"after_fork", "own_memory", "unloaded", "no_threads"}
+IN_PROCESS = HARNESSED | {"after_fork", "unloaded", "no_threads"}

@@ -62,6 +62,7 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.measure.kernel_calls": "arrays with guards, calls of kernels",
     "perfdojo_sdk.measure.sandbox": "jobs in child processes with limits",
     "perfdojo_sdk.measure.worker": "the child's side of a job",
+    "perfdojo_sdk.measure.own_memory": "the static memory of a loaded kernel",
     "perfdojo_sdk.measure.process_state": "what a process holds",
     "perfdojo_sdk.measure.kept_files": "cached code that is trusted",
     "perfdojo_sdk.measure.machine": "figures of this machine",

@@ -27,8 +27,8 @@ FLAGS = (
 
 #: Alignment in bytes that callers guarantee for arrays, which wide accesses need.
 ARRAY_ALIGNMENT = 16
-#: The executions that make sense: not those about threads, callers and forks of the host.
-EXECUTED = frozenset(EXECUTIONS) - {"threads"} - IN_PROCESS
+#: The executions that make sense: not those about threads, callers, forks and memory of the host.
+EXECUTED = frozenset(EXECUTIONS) - {"threads", "own_memory"} - IN_PROCESS
 
 #: Status of a call -> what it did wrong. The numbers are those of pd_emulated.h.
 FAULTS = {

@@ -6,7 +6,6 @@ or hang can be attributed.
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 import os
 import time
@@ -37,7 +36,7 @@ from perfdojo_sdk.measure.kernel_calls import (
     outputs_of,
 )
 from perfdojo_sdk.measure.no_threads import forbid_threads
-from perfdojo_sdk.measure.own_memory import Segment, writable_segments
+from perfdojo_sdk.measure.own_memory import Segment
 from perfdojo_sdk.measure.process_state import Used, changed
 from perfdojo_sdk.measure.thread_counts import threads
 from perfdojo_sdk.measure.trial import (
@@ -57,6 +56,8 @@ from perfdojo_sdk.measure.trial import (
 
 #: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
 SETTLED = 10
+#: Most threads of a kernel that is unloaded.
+SEVERAL = 5
 #: Seconds after which a kernel's threads that have nothing to do are asleep.
 ASLEEP_S = 0.005
 
@@ -186,8 +187,7 @@ def repeated(trial: Trial) -> None:
 def own_memory(trial: Trial) -> None:
     """Compare the kernel's static variables before and after a call on one thread: a call must not change
     them, since two callers would share them."""
-    stage, entry = trial.stage, trial.kernel.library[trial.kernel.symbol]
-    segments = writable_segments(ctypes.cast(entry, ctypes.c_void_p))
+    stage, segments = trial.stage, trial.kernel.static_memory()
     stage.call("middle")
     before = [segment.content() for segment in segments]
     with other_inputs(stage) as inputs:
@@ -207,7 +207,7 @@ def unloaded(trial: Trial) -> None:
 def _unload(trial: Trial) -> None:
     before = Used.now()
     kernel, stage = loaded_anew(trial), trial.stage
-    count = max((TOGETHER, *stage.counts[:4]))
+    count = max(c for c in (TOGETHER, *stage.counts) if c <= SEVERAL)
     size = stage.arrange("middle", count)
     check_status(kernel.enter(stage.arrays, stage.workspace, size, count))
     stage.check()

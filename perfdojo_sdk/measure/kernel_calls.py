@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
+from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import Used, float_state, surroundings
 
 # Bound before any kernel is loaded, so that no kernel can replace it. The parent compares its times with its
@@ -231,6 +232,10 @@ class Kernel:
     def used(self) -> Used:
         """The resources used by the process that calls the kernel."""
         return Used.now()
+
+    def static_memory(self) -> Sequence[Segment]:
+        """The memory that holds the static variables of the kernel's shared object."""
+        return writable_segments(ctypes.cast(self.library[self.symbol], ctypes.c_void_p))
 
     def workspace_bytes(self, threads: int) -> int:
         return int(self.size_of(threads))

@@ -157,19 +157,16 @@ static inline W N(underflow)(W v, W e, int signs_known)
     return (v != 0) | (e != 0) | !signs_known ? ETA : 0;
 }
 
-/* A product whose rounding counts even if these operands need none. */
-static inline NUM N(rounded_product)(NUM a, NUM b)
+/* a * b; `rounded`: its rounding counts even if these operands need none. */
+static inline NUM N(product)(NUM a, NUM b, int rounded)
 {
     W v = a.v * b.v, passed = WIDE_(fabs)(a.v) * b.e + WIDE_(fabs)(b.v) * a.e + a.e * b.e;
     W e = N(rounding)(v, passed, 1, N(underflow)(v, passed, N(sign_known)(a) & N(sign_known)(b)));
+    e = !rounded & (a.e + b.e == 0) & N(unrounded_product)(v) ? 0 : e;
     return RESULT(v, e, IN_RANGE(v, e), N(product_certain)(a, b), MUL, a, b);
 }
 
-static inline NUM N(num_mul)(NUM a, NUM b)
-{
-    W v = a.v * b.v;
-    return (a.e + b.e == 0) & N(unrounded_product)(v) & N(finite_)(v) ? N(literal)((F)v) : N(rounded_product)(a, b);
-}
+static inline NUM N(num_mul)(NUM a, NUM b) { return N(product)(a, b, 0); }
 
 /* The product of two inputs or constants, the commonest by far. */
 static inline NUM N(num_mul_exact)(NUM a, NUM b)
@@ -182,7 +179,7 @@ static inline NUM N(num_mul_exact)(NUM a, NUM b)
 /* a * b where b is one of so many factors in an unknown order. */
 static inline NUM N(num_product)(NUM a, NUM b, W factors)
 {
-    return N(product_in_any_order)(N(rounded_product)(a, b), a, b, factors);
+    return N(product_in_any_order)(N(product)(a, b, 1), a, b, factors);
 }
 static inline NUM N(num_first)(NUM a) { return N(first_factor)(a); }
 #endif

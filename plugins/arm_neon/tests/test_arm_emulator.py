@@ -111,6 +111,7 @@ PUT_THROUGH = RunRequest(executions=tuple(EXECUTIONS), thread_counts=(2, 3), tim
         (f"if ((size_t)x % 16) return 7; {ABS}", "runtime", "returned 7"),
         (f"{ABS} if (t == 3) y[3] += 1;", "wrong_result", "on 3 threads: 1 of 4"),
         (f"{ABS} static int calls; if (++calls == 30) y[3] += 1;", "wrong_result", "1 of 4"),
+        (f"{ABS} static int count; if (++count > 1000000) return 0;", "wrong_result", "leaves other values"),
         (f'{ABS} __asm__ volatile("msr fpcr, %0" :: "r"((size_t)1 << 24));', "wrong_result", "FPCR"),
         (f'{ABS} __asm__ volatile("mov x19, #5");', "wrong_result", "registers that are its caller's"),
         (f'{ABS} __asm__ volatile("fmov d15, #1.0");', "wrong_result", "registers that are its caller's"),

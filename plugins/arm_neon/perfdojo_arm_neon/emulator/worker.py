@@ -20,6 +20,7 @@ from perfdojo_arm_neon.emulator.elf import ElfError, read
 from perfdojo_arm_neon.emulator.machine import Crashed, Ended, Machine
 from perfdojo_sdk.core.interface import EXECUTIONS, IN_PROCESS, OTHER_PROCESSOR
 from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, compare, outputs_of, poison_of
+from perfdojo_sdk.measure.own_memory import Segment
 from perfdojo_sdk.measure.process_state import Used
 from perfdojo_sdk.measure.worker import main
 
@@ -87,6 +88,9 @@ class EmulatedKernel(Kernel):
             words = f"where vectors have 256 bits, the kernel returned {status}{wrote}"
             return Refused("wrong_result", words)
         return None
+
+    def static_memory(self) -> Sequence[Segment]:
+        return [Segment(self.machine.base, len(self.machine.loaded.image))]  # its code never changes
 
     def workspace_bytes(self, threads: int) -> int:
         return self._emulate(f"{self.symbol}_workspace_bytes", threads)
