@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -13,9 +14,10 @@ from perfdojo_riscv_snitch.kernels import OPERATORS
 from perfdojo_riscv_snitch.passes import nest_by_nest
 from snitch_support import PLUGINS, Game, compiled, golden, run
 
+from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import RunRequest
+from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.search.passes import naive
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -77,6 +79,32 @@ def test_a_function_in_step_is_as_exact_as_its_routine(
 
 def test_the_code_is_what_it_was() -> None:
     golden("exp_in_step.s", compiled(nest("exp(x{i})", "f64", 8, 4, True)).code)
+
+
+#: Little code stands between the storing of the constant and the stream that reads it.
+MEANS = """\
+kernel means(x) -> y
+x f32 [8,2] heap
+y f32 [8] heap
+s f32 [2:N,4] reg
+m f32 [2:N,4] reg
+
+2
+| 4:u s[{0},{1}] = 0
+| 2 4:u s[{0},{2}] += x[{0}*4+{2},{1}]
+| 4:u m[{0},{1}] = s[{0},{1}] / 4096
+| 4:u y[{0}*4+{1}] = m[{0},{1}]
+"""
+
+
+def test_a_mover_reads_constants_after_they_are_stored() -> None:
+    """However long a store takes."""
+    game, source = Game(), compiled(parse(MEANS, DIALECT))
+    request = RunRequest(executions=tuple(EXECUTIONS))
+    assert isinstance(found := game.runner.run(game.compile(source), request), Measurement), found
+    early = replace(source, code=source.code.replace("    fence\n", "", 1))
+    assert isinstance(found := game.runner.run(game.compile(early), request), Failure)
+    assert found.detail == "fifty calls in a row: elements of y differ from those of a plain call"
 
 
 def test_reciprocals_next_to_rounding_boundaries() -> None:

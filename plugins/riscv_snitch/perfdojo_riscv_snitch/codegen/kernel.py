@@ -229,6 +229,8 @@ class _Kernel:
         for routine in sorted(called):  # rescue calls for unusual arguments fill the table there
             inner += functions.filled(tables[routine], functions.table(routine))
         inner += functions.filled(constants, own)
+        if self.body.written.fetches:
+            inner.append("fence")  # a mover reads them, which does not wait for stores
         inner += _finished(lines, places, figures)
         end = []
         for k, register in enumerate(saved):

@@ -167,6 +167,11 @@ class WrittenOut:
         self.listing.lines += after
 
     @property
+    def fetches(self) -> bool:
+        """True if a mover reads the table."""
+        return any(numbers.groups for numbers in self.jobs.values())
+
+    @property
     def _mover(self) -> int:
         assert self.mover is not None
         return self.mover

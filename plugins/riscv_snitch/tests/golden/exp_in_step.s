@@ -78,6 +78,7 @@ pd_kernel:
     sw zero, 296(sp)
     li t2, 1072693248
     sw t2, 300(sp)
+    fence
     .insn i 0x2b, 2, x0, zero, 32 # scfgwi zero, 32
     li t0, 31
     .insn i 0x2b, 2, x0, t0, 95 # scfgwi t0, 95
