@@ -61,12 +61,12 @@ class Subject:
 def verify(subject: Subject) -> Verification:
     """All three legs for the compiled end of a game; the two in Python run beside the numeric leg."""
     trace, rules = subject.trace, subject.rules
-    with in_background(
-        lambda: (exact(trace, rules, subject.seed), dependence(trace, rules, subject.cache))
-    ) as others:
+    with (
+        in_background(lambda: exact(trace, rules, subject.seed)) as models,
+        in_background(lambda: dependence(trace, rules, subject.cache)) as sets,
+    ):
         compiled = numeric(subject)
-        models, sets = others()
-    return Verification(exact=models, numeric=compiled, dependence=sets)
+        return Verification(exact=models(), numeric=compiled, dependence=sets())
 
 
 def quick(subject: Subject) -> Verification:
