@@ -581,6 +581,14 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         ),
     ),
     Reason(
+        r"two-(loads|stores)-of-one-offset",
+        _NORM,
+        r"",
+        "arguments are not ordinary only where the mean square is infinite or no number: then all of the row "
+        "are NaN, or zeros to which something is added",
+        _F32 + r"(?=[\s\S]*# all arguments were ordinary\n(?:    .*\n)*?¶)",
+    ),
+    Reason(
         r"fence-dropped",
         r"ssoftmax",
         r"^fence$",
