@@ -9,10 +9,10 @@ flags, and given to the numeric leg as in a build. The kernels are the expert's 
 Table 3 at small shapes, odd ones with tails, even ones, and games for the operators' own shapes made small.
 
 Each planting is *caught*, by inputs or an execution (for a header that targets share, perhaps on another
-target); *survived*; or *harmless*, with the evidence. A plant that is harmless in a kernel is planted in up
-to two others in which it matters, until one shows it. The kernel without the plant must pass first. Each
-planting adds a line to STATE/TARGET.jsonl: after Ctrl-C the same command resumes. ``--again`` judges the
-survivors again.
+target); *survived*; *harmless*, with the evidence; or *elsewhere*, if only a way of calling may show it that
+the target's runner here does not have. A plant that is harmless in a kernel is planted in up to two others in
+which it matters, until one shows it. The kernel without the plant must pass first. Each planting adds a line
+to STATE/TARGET.jsonl: after Ctrl-C the same command resumes. ``--again`` judges the survivors again.
 
 Ends with status 1 if one survived.
 """
@@ -34,7 +34,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from planting.catalogue import PLANTS
-from planting.judge import CAUGHT, HARMLESS, SURVIVED, UNUSABLE, Judge
+from planting.judge import CAUGHT, ELSEWHERE, HARMLESS, SURVIVED, UNUSABLE, Judge
 from planting.kernels import Field, Ground
 from planting.plant import FAMILIES, Place, Plant, places
 
@@ -169,7 +169,7 @@ def summary(lines: Sequence[dict[str, Any]], target: str, complete: bool) -> dic
         "plantings": len(lines),
         "plants": len({line["plant"] for line in lines}),
         "kinds": len({line["kind"] for line in lines}),
-        **{verdict: counts[verdict] for verdict in (CAUGHT, HARMLESS, SURVIVED, UNUSABLE)},
+        **{verdict: counts[verdict] for verdict in (CAUGHT, HARMLESS, ELSEWHERE, SURVIVED, UNUSABLE)},
         "shown_by_no_kernel": sorted({line["plant"] for line in lines} - shown),
         "lines": list(lines),
     }
@@ -181,7 +181,7 @@ def text_of(found: dict[str, Any]) -> str:
         f"{line['verdict']:9} {line['key']:{width}}  {line['by'].splitlines()[0] if line['by'] else ''}"
         for line in sorted(found["lines"], key=lambda line: (line["kind"], line["key"]))
     ]
-    counts = ", ".join(f"{found[v]} {v}" for v in (CAUGHT, HARMLESS, SURVIVED, UNUSABLE))
+    counts = ", ".join(f"{found[v]} {v}" for v in (CAUGHT, HARMLESS, ELSEWHERE, SURVIVED, UNUSABLE))
     planted = f"{found['plantings']} plantings of {found['plants']} plants, {found['kinds']} kinds"
     rest = "" if found["complete"] else "; stopped at the time limit, the same command goes on"
     nowhere = f"harmless in every kernel tried: {', '.join(found['shown_by_no_kernel']) or 'none'}"

@@ -40,6 +40,8 @@ from perfdojo_sdk.verify import numeric as leg
 from perfdojo_sdk.verify.judgement import judge as judge_run
 
 CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
+#: Only a way of calling may show it that this runner does not have: an emulator has no second caller.
+ELSEWHERE = "elsewhere"
 
 #: Sets of inputs for the differential run: if many run in one process, and if each starts a process.
 SETS_TOGETHER, SETS_ONE_BY_ONE = 96, 48
@@ -141,6 +143,9 @@ class Judge:
         verdict, by = self._judged(ground, plant, source, line, place.marked(ground.source))
         if verdict == SURVIVED and place.file and plant.shows == "execution" and not self.all_put_through:
             verdict, by = self._natively(ground, plant, place) or (verdict, by)
+        if verdict == SURVIVED and plant.shows == "execution" and not self.all_put_through:
+            missing = ", ".join(sorted({*EXECUTIONS} - self.put_through))
+            verdict, by = ELSEWHERE, f"a way of calling may show it that this runner does not have: {missing}"
         return Verdict(verdict, by, round(perf_counter() - begin, 2))
 
     def _judged(

@@ -133,6 +133,12 @@ REASONS: Sequence[Reason] = (
         "the square of such a number is less than half of the smallest denormal",
     ),
     Reason(
+        r"(below-1e-30|denormals)-to-zero-loaded",
+        _NORMS,
+        r"^q\w* = q\w* \+ \((pd_load\w*\(&x\[[^]]*\]\)) - (\S+)\) \* \(\1 - \2\);",
+        "a distance moves by less than 1e-30, and its square by nothing beside the epsilon",
+    ),
+    Reason(
         r"exponent-of-2-to-the-minus-40-loaded",
         r"softmax",
         r"&x\[",
@@ -180,7 +186,7 @@ REASONS: Sequence[Reason] = (
         "each float above 89 was tried: exp of it is infinite, of either sign; a quotient by that is zero",
     ),
     Reason(
-        r"exp-not-clamped-above",
+        r"exp-not-clamped-above|exp-clamped-at-88",
         r"softmax",
         r"min_number",
         "arguments are distances from a maximum of the row, so far or of all of it: at most zero, or NaN",
@@ -479,6 +485,12 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
         r"[ds]?softmax",
         r"^andi t5, t3, 0x81$",
         "a divisor is a sum of exponentials: positive, or NaN, but not -inf",
+    ),
+    Reason(
+        r"mask-of-a-class",
+        r"[ds]?softmax",
+        r"^andi t4, t4, 0x300$",
+        "both operands of a quotient are results of operations, whose NaN is quiet",
     ),
     Reason(
         r"mask-of-a-class",
