@@ -94,7 +94,7 @@ def check(
 
 
 def run_reference(kind: str, text: str, inputs: Mapping[str, Array], **options: object) -> dict[str, Array]:
-    """What the reference program of this kind gives for one set of inputs."""
+    """The outputs of the reference program of this kind for one set of inputs."""
     source = reference(program(text), kind, ACCURACY, CORE_DIALECT, **options)  # type: ignore[arg-type]
     artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
     assert isinstance(artifact, Artifact), artifact

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 import plants as tool
 from planting.c_strangers import STRANGERS
 from planting.catalogue import PLANTS
-from planting.judge import CAUGHT, HARMLESS, SURVIVED, Judge, Verdict
+from planting.judge import CAUGHT, ELSEWHERE, HARMLESS, SURVIVED, Judge, Verdict
 from planting.kernels import Field, Ground
 from planting.plant import Place, Plant, places, planted
 from planting.reasons import reason
@@ -116,7 +116,7 @@ def test_a_header_that_targets_share_is_judged_where_every_execution_runs(
     assert found.verdict == CAUGHT and "pd_runtime.h is the same text" in found.by
     support = {**ground.source.support, "pd_runtime.h": ground.source.support["pd_runtime.h"] + "/* own */\n"}
     own = replace(ground, source=replace(ground.source, support=support))
-    assert judge.judge(own, plant, places(plant, own.source)[0]).verdict == SURVIVED
+    assert judge.judge(own, plant, places(plant, own.source)[0]).verdict == ELSEWHERE
 
 
 def test_each_fault_of_calls_has_a_place() -> None:

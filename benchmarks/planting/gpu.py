@@ -192,14 +192,6 @@ MEMORY = (
         lambda m: instead(m, 1, f"{m[1]} + 4"),
     ),
     Plant(
-        "static scratch",
-        "scratch-of-all-blocks",
-        GPU,
-        # The emulation never changes threads between the last assignment to a pd_value and its use.
-        r"^( +)float (?!pd_value)(\w+) = (.*);",
-        r"\1static float \2;\n\1\2 = \3;",
-    ),
-    Plant(
         "shared memory too small",
         "shared-of-half",
         GPU,
