@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
+from numeric_kernels import RUNNER, program
+
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
@@ -16,7 +17,6 @@ from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import reference
 
-RUNNER = NativeRunner(("-O2",), forks=True)
 ACCURACY = {"exp": 2.0}
 
 SOFTMAX = """kernel softmax(x) -> y
@@ -43,11 +43,6 @@ for (int r = 0; r < 16; r++) {
     for (int k = 0; k < 48; k++) s += out[k] = expf(in[k] - m);
     for (int k = 0; k < 48; k++) out[k] /= s;
 }"""
-
-
-@lru_cache
-def program(text: str) -> Program:
-    return parse(text)
 
 
 def specs(root: Program, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:

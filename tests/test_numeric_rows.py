@@ -7,15 +7,8 @@ from math import prod
 
 import numpy as np
 import pytest
-from numeric_checks import (
-    ACCURACY,
-    RUNNER,
-    SOFTMAX,
-    SOFTMAX_LOOP,
-    check,
-    program,
-    run_reference,
-)
+from numeric_checks import ACCURACY, SOFTMAX, SOFTMAX_LOOP, check, run_reference
+from numeric_kernels import RUNNER, program
 
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT

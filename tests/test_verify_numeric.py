@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from numeric_checks import (
-    ACCURACY,
-    RUNNER,
-    SOFTMAX,
-    SOFTMAX_LOOP,
-    check,
-    compiled,
-    program,
-    run_reference,
-)
+from numeric_checks import ACCURACY, SOFTMAX, SOFTMAX_LOOP, check, compiled, run_reference
+from numeric_kernels import RUNNER, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.verify.independent_rows import outermost_rows
