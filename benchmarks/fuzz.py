@@ -52,8 +52,8 @@ from perfdojo_sdk.testing.compilers import CompilerComparison
 from perfdojo_sdk.testing.fuzzing import FuzzFailure, FuzzReport, fuzz, shrunk, verify_numerically
 from perfdojo_sdk.testing.numeric_leg import NumericLeg
 from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
-from perfdojo_sdk.verify.numeric import LARGE_FLAGS
 from perfdojo_sdk.verify.reference_c import BOUNDED, reference
+from perfdojo_sdk.verify.references import LARGE_FLAGS
 
 CORE = "core"
 

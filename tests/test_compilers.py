@@ -23,8 +23,8 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing import compilers
 from perfdojo_sdk.testing.compilers import CompilerComparison, known_compilers
 from perfdojo_sdk.testing.wild_programs import tame_program, wild_program
-from perfdojo_sdk.verify.numeric import LARGE_FLAGS, REFERENCE_FLAGS
 from perfdojo_sdk.verify.reference_c import BOUNDED, OUTCOMES, WIDE, reference
+from perfdojo_sdk.verify.references import LARGE_FLAGS, REFERENCE_FLAGS
 
 pytestmark = pytest.mark.skipif(not known_compilers(), reason="needs a C compiler")
 

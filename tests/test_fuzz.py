@@ -27,8 +27,8 @@ from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.testing.wild_programs import wild_program
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
-from perfdojo_sdk.verify.numeric import LARGE_FLAGS
 from perfdojo_sdk.verify.reference_c import SYMBOL
+from perfdojo_sdk.verify.references import LARGE_FLAGS
 
 WALKS = 48
 LENGTH = 9

@@ -128,6 +128,12 @@ def test_a_wrong_word_for_what_moves_may_change() -> None:
         gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, "most": "anything"})
 
 
+@pytest.mark.parametrize("name", ["most_moves", "actions", "characters", "threads"])
+def test_a_number_that_leaves_nothing_to_do(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} is 0; it must be at least 1"):
+        gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, name: 0})
+
+
 # -- copies ----------------------------------------------------------------------------------------
 
 SIMULATED = {"kernel": "dsum[4,4]", "target": "riscv_snitch", "most_moves": 6, "actions": 64}

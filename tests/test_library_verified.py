@@ -28,7 +28,7 @@ from perfdojo_sdk.library.verification import Subject
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import Verification
-from perfdojo_sdk.verify import numeric
+from perfdojo_sdk.verify import references
 
 #: The mean over two of three dimensions, taken off: a row is a third of everything.
 CENTRED = """kernel centred(x) -> y
@@ -84,8 +84,8 @@ def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(
     assert asked_of_a_candidate(own).passed
     assert own.seen == [(40, 3, 50)], "a cheap kernel is compared as it is"
 
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 500)
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 500)
+    monkeypatch.setattr(references, "_FULL_INSTANCES", 500)
+    monkeypatch.setattr(references, "_ROW_INSTANCES", 500)
     monkeypatch.setattr(verification, "QUICK_COMPARED", 500)
     small = runner()
     assert asked_of_a_candidate(small).passed

@@ -43,7 +43,7 @@ OTHERS = {
     ("perfdojo_sdk/codegen/packaging.py", "f'{kernel.name}.c'"),
     ("perfdojo_sdk/measure/emulated_runner.py", "f'{name}.c'"),
     ("perfdojo_sdk/measure/native_runner.py", "f'{source.symbol}.c'"),
-    ("perfdojo_sdk/verify/numeric.py", "f'{name}_v'"),
+    ("perfdojo_sdk/verify/references.py", "f'{name}_v'"),
     ("plugins/arm_neon/perfdojo_arm_neon/runner.py", "f'{source.symbol}.c'"),
     ("plugins/riscv_snitch/perfdojo_riscv_snitch/packaging.py", "f'lib/{name}.o'"),
 }

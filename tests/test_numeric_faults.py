@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from numeric_kernels import RIGHT, look
 
-from perfdojo_sdk.verify import numeric
+from perfdojo_sdk.verify import references
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES
 
 
@@ -249,7 +249,7 @@ for (int j = 0; j < 70; j++) {
 def test_a_large_program_whose_rows_depend_on_each_other_is_asked_by_rows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
+    monkeypatch.setattr(references, "_FULL_INSTANCES", 10)
     report = look(NORMALISED, NORMALISED_C)
     assert report.ok and report.checked == ("random", "rows"), report
     assert not look(NORMALISED, NORMALISED_C.replace(" + 1e-5f", "")).ok

@@ -16,10 +16,12 @@ from perfdojo_sdk.core.laws import FILTER, RECIPROCAL
 from perfdojo_sdk.core.transformation import Rules, Step
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.verify import references as reference_programs
 from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.inputs import draw
-from perfdojo_sdk.verify.numeric import NumericReport, _References, quick_instances, verify_numeric
+from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, ROWS, WIDE
+from perfdojo_sdk.verify.references import References, quick_instances
 
 
 @pytest.mark.parametrize("memory", [1, 2 * 16 * 48 * 4, 1 << 20], ids=["one by one", "two", "together"])
@@ -27,9 +29,9 @@ def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch, memor
     import perfdojo_sdk.verify.numeric as numeric
 
     monkeypatch.setattr(numeric, "_MOST_BYTES", memory)
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 1000)
-    monkeypatch.setattr(numeric, "_VALUE_INSTANCES", 1000)
+    monkeypatch.setattr(reference_programs, "_FULL_INSTANCES", 10)
+    monkeypatch.setattr(reference_programs, "_ROW_INSTANCES", 1000)
+    monkeypatch.setattr(reference_programs, "_VALUE_INSTANCES", 1000)
     report = check(SOFTMAX, SOFTMAX_LOOP)
     assert report.ok, report.problem
     assert report.classes[0].elements > 16 * 48 > report.classes[1].elements > 0
@@ -40,23 +42,21 @@ def test_large_program_is_checked_on_rows(monkeypatch: pytest.MonkeyPatch, memor
 
 def test_where_a_row_is_dear_only_the_first_and_the_last_are_taken() -> None:
     root = program(SOFTMAX)
-    references = _References(root, root, ACCURACY, CORE_DIALECT, 0, False)
+    references = References(root, root, ACCURACY, CORE_DIALECT, 0, False)
     assert references.choose_rows(1).tolist() == [[0], [15]]
     assert 2 < len(references.choose_rows(1200)) < 16
     assert references.choose_rows(10**6).tolist() == [[k] for k in range(16)]
 
 
 def test_a_quick_comparison_knows_what_it_looks_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    import perfdojo_sdk.verify.numeric as numeric
-
     root = program(SOFTMAX)
     whole, row = 16 * (48 * 4 + 2), 48 * 4 + 2
     assert quick_instances(root, root) == whole, "a small program is looked at as a whole"
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
+    monkeypatch.setattr(reference_programs, "_FULL_INSTANCES", 10)
     assert quick_instances(root, root) == whole, "as many rows as there are"
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 5 * row)
+    monkeypatch.setattr(reference_programs, "_ROW_INSTANCES", 5 * row)
     assert quick_instances(root, root) == 5 * row
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 1)
+    monkeypatch.setattr(reference_programs, "_ROW_INSTANCES", 1)
     assert quick_instances(root, root) == 2 * row, "the first and the last at least"
     assert quick_instances(root, root, {RECIPROCAL}) == 2 * row, "the bound of rows knows reciprocals"
     assert quick_instances(root, root, {FILTER}) == whole, "the bound of rows does not hold"
@@ -131,7 +131,7 @@ def test_a_level_that_is_not_perfectly_nested_ends_the_rows() -> None:
 
 def test_rows_of_several_levels_are_all_corners_and_some_others() -> None:
     root = program(PRODUCTS)
-    references = _References(root, root, ACCURACY, CORE_DIALECT, 0, False)
+    references = References(root, root, ACCURACY, CORE_DIALECT, 0, False)
     references.rows = outermost_rows(root)
     corners = [[n, i, j] for n in (0, 2) for i in (0, 5) for j in (0, 7)]
     assert references.choose_rows(1).tolist() == corners
@@ -168,12 +168,11 @@ def test_rows_of_several_levels_hold_the_values_of_the_whole(levels: int) -> Non
 def test_a_wrong_corner_of_a_large_program_is_found(
     monkeypatch: pytest.MonkeyPatch, text: str, body: str, instances: int, some: int, levels: int
 ) -> None:
-    import perfdojo_sdk.verify.numeric as numeric
 
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 10)
-    monkeypatch.setattr(numeric, "_SOME_ROWS", some)
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", instances)
-    monkeypatch.setattr(numeric, "_VALUE_INSTANCES", instances)
+    monkeypatch.setattr(reference_programs, "_FULL_INSTANCES", 10)
+    monkeypatch.setattr(reference_programs, "_SOME_ROWS", some)
+    monkeypatch.setattr(reference_programs, "_ROW_INSTANCES", instances)
+    monkeypatch.setattr(reference_programs, "_VALUE_INSTANCES", instances)
     root = program(text)
     [out] = root.outputs
     given, shape = root.inputs[0], root.buffer_of[out].shape
@@ -233,10 +232,9 @@ def test_rows_of_a_large_program_know_the_laws_that_its_moves_declare(
     move: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bound of the original alone, in any order, would refuse each of these right kernels."""
-    import perfdojo_sdk.verify.numeric as numeric
 
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 24)
-    monkeypatch.setattr(numeric, "_ROW_INSTANCES", 320)
+    monkeypatch.setattr(reference_programs, "_FULL_INSTANCES", 24)
+    monkeypatch.setattr(reference_programs, "_ROW_INSTANCES", 320)
     root, rules = program(LAWS[move]), Rules(CORE_DIALECT, GENERIC)
     found = (rules.attempt(root, one) for one in GENERIC[move].candidates(root, CORE_DIALECT))
     step = next(step for step in found if isinstance(step, Step))

@@ -14,7 +14,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.verify import numeric
+from perfdojo_sdk.verify import references
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, integer_range
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, reference
@@ -79,7 +79,7 @@ def test_the_bound_of_tf32_is_not_that_of_bf16() -> None:
 
 def test_a_large_program_is_looked_at_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """On rows, the bound would be that of the original program, which rounds nothing."""
-    monkeypatch.setattr(numeric, "_FULL_INSTANCES", 100)
+    monkeypatch.setattr(references, "_FULL_INSTANCES", 100)
     trace = game(*STAGED, *LOWERED)
     for quick in (False, True):
         report = checked(trace.root, trace.program, quick=quick)

@@ -10,22 +10,31 @@ _BEFORE_RETURN = rf"(?s)({HEAD}[^;{{]*\)\n\{{\n.*?)(    return 0;\n\}})"
 _PARALLEL = r"pd_parallel_for\("
 
 
-def _left(name: str, code: str, kind: str = "calling convention broken") -> Plant:
+def _left(name: str, code: str, kind: str) -> Plant:
     """A call that ends with ``code``."""
     return Plant(kind, name, C, _BEFORE_RETURN, r"\1    pd_planted();\n\2", helper=code, shows="execution")
 
 
-def _register(x86: str, arm: str) -> str:
-    """Code that changes a register that must be kept for the caller, without telling the compiler."""
-    return (
-        "PD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"
-        f'    __asm__ volatile("{x86}");\n#else\n    __asm__ volatile("{arm}");\n#endif\n}}'
+_ENTRY = r"^(?:PD_ANYWHERE )?int pd_planted_kernel(?=\([^;{]*\)\n\{)"
+
+
+def _register(name: str, x86: str, arm: str) -> Plant:
+    """A register that must be kept for the caller changes in front of the kernel: nobody restores it."""
+    jumps = (
+        f'#ifdef __x86_64__\n#define PD_JUMP "{x86}\\n jmp"\n#else\n#define PD_JUMP "{arm}\\n b"\n#endif\n'
     )
+    code = jumps + (
+        '__asm__(".text\\n .globl pd_planted_kernel\\n .type pd_planted_kernel, %function\\n"\n'
+        '        "pd_planted_kernel: " PD_JUMP " pd_planted\\n"\n'
+        '        ".size pd_planted_kernel, . - pd_planted_kernel\\n");'
+    )
+    hidden = r'__attribute__((visibility("hidden"))) int pd_planted'
+    return Plant("calling convention broken", name, C, _ENTRY, hidden, helper=code, shows="execution")
 
 
 CALLER = (
-    _left("first-saved-register-changed", _register("movl $5, %ebx", "mov x19, #5")),
-    _left("last-saved-register-changed", _register("movl $5, %r15d", "mov x28, #5")),
+    _register("first-saved-register-changed", "movl $5, %ebx", "mov x19, #5"),
+    _register("last-saved-register-changed", "movl $5, %r15d", "mov x28, #5"),
     _left(
         "x87-in-single-precision",
         "#include <stdint.h>\nPD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"

@@ -305,7 +305,7 @@ FUNCTIONS = (
         "table entry wrong",
         "table-of-powers-decimal",
         C,
-        r"1\.(\d{7})\df",
+        r"(?<!\* pd_splat_f32v\(8 \* )1\.(\d{7})\df",
         more(1, 40),
         _VECTORS,
         r"pd_exp_f32v\(",

@@ -36,8 +36,8 @@ from perfdojo_sdk.library.verification import Subject, numeric
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sets import run_as_sets
-from perfdojo_sdk.verify import numeric as leg
 from perfdojo_sdk.verify.judgement import judge as judge_run
+from perfdojo_sdk.verify.references import References
 
 CAUGHT, SURVIVED, HARMLESS, UNUSABLE = "caught", "survived", "harmless", "unusable"
 #: Only a way of calling may show it that this runner does not have: an emulator has no second caller.
@@ -257,7 +257,7 @@ class Judge:
         """The first run whose outputs are further from float64 than the kernel promises; empty: none."""
         game, dialect = ground.game, self.field.rules.dialect
         loose = nan_may_differ(game)
-        references = leg._References(game.root, game.program, self.accuracy, dialect, self.seed, False, loose)
+        references = References(game.root, game.program, self.accuracy, dialect, self.seed, False, loose)
         stacks = {name: np.stack([given[name] for given in inputs]) for name in inputs[0]}
         with ThreadPoolExecutor(2) as pool:
             expected = references.expect(stacks, range(len(inputs)), pool, True)()

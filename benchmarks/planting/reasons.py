@@ -89,6 +89,13 @@ REASONS: Sequence[Reason] = (
         "the square of what is that far from any finite mean of the row overflows all the same",
     ),
     Reason(
+        r"largest-exponent-loaded",
+        _NORMS,
+        r"^q\w* \+?= ",
+        "the square of its distance from any finite mean of the row overflows all the same; where the mean is"
+        " infinite, all of the row is NaN",
+    ),
+    Reason(
         r"own-exp-coefficient(-slightly)?",
         r".*",
         r"",
@@ -230,8 +237,15 @@ OF_C: Sequence[Reason] = (
         r"\bb_r(_2)? = ",
         "the first area is read for the last time before the second is first written, and pd_parallel_for"
         " returns when all threads are done: no value of the first is wanted any more",
-        r"(?s)const b_r_2 = \(float \*\)\(pd_base \+ \d+\);"
+        r"(?s)const b_r_2 = \(float \*\)¶?\(pd_base \+ \d+\);"
         r"(?:(?!\bb_r_2\b).)*\bb_r_2\b(?:(?!\bb_r\b).)*\Z",
+    ),
+    Reason(
+        r"quick-path-takes-nan",
+        r"softmax|swiglu",
+        r"_CMP_NLE_UQ",
+        "the quick path is a polynomial of the number, times a power of two: NaN of NaN",
+        r"return scale \* \(\(r \* r\) \* \(r \* .* \+ .*\) \+ r\) \+ scale;",
     ),
 )
 

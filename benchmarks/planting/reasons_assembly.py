@@ -345,6 +345,18 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
     ),
     Reason(
         r"fence-dropped",
+        r"swiglu",
+        r"^fence$",
+        "stores leave in the order of the program, four at a time; the last four are to the last two of 17"
+        " constants, which the stream reads in order, at most four ahead; the FPU takes the first one after"
+        " loads of x and w, which are served after all stores before them",
+        r"    sw zero, 408\(sp\)\n(?:    li t2, \d+\n)?    sw \w+, 412\(sp\)\n"
+        r"    sw \w+, 416\(sp\)\n(?:    li t2, \d+\n)?    sw \w+, 420\(sp\)\n¶    fence\n"
+        r"(?:(?!\.L)(?!.* 802 #).*\n)*    li t0, 16\n    .*, 66 #.*\n    li t0, 8\n    .*, 194 #.*\n"
+        r"(?:(?!\.L)(?!.* 802 #).*\n)*    addi t0, sp, 288\+0\n    .*, 802 #",
+    ),
+    Reason(
+        r"fence-dropped",
         r"dlayernorm",
         r"^fence$",
         "stores leave in the order of the program, four at a time; of the last four, the first is to element "

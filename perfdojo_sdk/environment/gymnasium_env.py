@@ -63,11 +63,16 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
     ) -> None:
         """``most``: the most that a move may change, one of :data:`MOST`. ``only``: names of the
         transformations on offer. ``actions``, ``characters``: bounds of the spaces; a move whose program has
-        a longer text is not on offer. ValueError for another ``most``, :class:`PolicyError` for a name in
-        ``only`` that is no transformation and for an initial program longer than ``characters``.
+        a longer text is not on offer. ValueError for another ``most`` and for a number below 1;
+        :class:`PolicyError` for a name in ``only`` that is no transformation, and for an initial program that
+        is longer than ``characters``.
         """
         if most not in MOST:
             raise ValueError(f"most is {most!r}; choose one of {', '.join(MOST)}")
+        numbers = {"most_moves": most_moves, "actions": actions, "characters": characters, "threads": threads}
+        for name, number in numbers.items():
+            if number < 1:
+                raise ValueError(f"{name} is {number}; it must be at least 1")
         self.made_with: dict[str, Any] = {
             "kernel": kernel, "target": target, "clock": clock, "most": most, "only": only,
             "most_moves": most_moves, "actions": actions, "characters": characters, "threads": threads,

@@ -77,8 +77,8 @@ def quick(subject: Subject) -> Verification:
     other. The search's result goes through :func:`verify` in any case.
     """
     from perfdojo_sdk.verify.exact import verify_exact
-    from perfdojo_sdk.verify.numeric import quick_instances
     from perfdojo_sdk.verify.reduced import Reduction, reduce_trace
+    from perfdojo_sdk.verify.references import quick_instances
 
     trace, rules, cache = subject.trace, subject.rules, subject.cache
     small = reduce_trace(trace, rules, QUICK_INSTANCES, cache.reduction)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from perfdojo_sdk.measure.forked import in_fork
-from perfdojo_sdk.measure.guard_pages import CACHE_LINE, Room
+from perfdojo_sdk.measure.guard_pages import CACHE_LINE, FencedArray
 from perfdojo_sdk.measure.kernel_calls import Guarded, Refused, check_status
 from perfdojo_sdk.measure.process_state import changed, surroundings, threads_that_take_signals
 from perfdojo_sdk.measure.trial import (
@@ -24,11 +24,11 @@ from perfdojo_sdk.measure.trial import (
     PATIENCE_S,
     SOME_S,
     TOGETHER,
-    Stage,
+    Arguments,
     Trial,
+    array_like,
     loaded_anew,
     other_inputs,
-    room_like,
 )
 
 #: Seconds for two callers to run at once; other processes may keep them from it.
@@ -48,29 +48,29 @@ MOST_ARRAYS = 64
 def two_callers(trial: Trial) -> None:
     """Call from two threads at once, with different arrays and inputs. Results are compared in C after each
     call, so that the two hardly ever wait for each other."""
-    first, kernel = trial.stage, trial.kernel
+    first, kernel = trial.arguments, trial.kernel
     first.call("middle")
     with other_inputs(first) as inputs:
-        outputs, alone = ([room_like(room) for room in first.outputs] for _ in range(2))
-        workspaces = first.workspace, room_like(first.workspace)
+        outputs, alone = ([array_like(array) for array in first.outputs] for _ in range(2))
+        workspaces = first.workspace, array_like(first.workspace)
         size = kernel.workspace_bytes(ALONE)
         workspaces[1].place("middle", 0, (size,))
         check_status(kernel.enter([*inputs, *alone], workspaces[1], size, ALONE))
         arrays = [*first.inputs, *first.outputs], [*inputs, *outputs]
-        expected = first.expected, [room.bits for room in alone]
+        expected = first.expected, [array.bits for array in alone]
         for count in (ALONE, TOGETHER) if trial.call_s < SOME_S / 10 else (TOGETHER,):
             size = kernel.workspace_bytes(count)
-            for room in workspaces:
-                room.place("middle", 0, (size,))
+            for array in workspaces:
+                array.place("middle", 0, (size,))
             callers = (Caller * 2)(*map(partial(_caller, count, size), arrays, workspaces, expected))
             _harness(trial).pd_two_callers(kernel.entry, callers)
             for caller in callers:
                 _check_caller(caller, first, "{} is not what the caller gets who calls alone")
-            for room in (*first.outputs, *outputs, *workspaces):
-                room.check_guards()
+            for array in (*first.outputs, *outputs, *workspaces):
+                array.check_guards()
         size = kernel.workspace_bytes(ALONE)
-        for room in workspaces:
-            room.place("middle", 0, (size,))
+        for array in workspaces:
+            array.place("middle", 0, (size,))
         callers = (Caller * 2)(*map(partial(_caller, ALONE, size), arrays, workspaces, expected))
         for caller in callers:
             caller.calls, caller.meetings = 1, 0
@@ -85,7 +85,7 @@ def _first_callers(trial: Trial, callers: ctypes.Array[Caller]) -> None:
     for _ in range(FIRST_MEETINGS):
         harness.pd_two_callers(loaded_anew(trial).entry, callers)
         for caller in callers:
-            _check_caller(caller, trial.stage, "{} is another if two callers are a kernel's first")
+            _check_caller(caller, trial.arguments, "{} is another if two callers are a kernel's first")
         if time.monotonic() - begin > FIRST_MEETINGS_S:
             break
 
@@ -93,28 +93,28 @@ def _first_callers(trial: Trial, callers: ctypes.Array[Caller]) -> None:
 def handed_over(trial: Trial) -> None:
     """Let another thread read the results as soon as the caller reports the end of the call: it shows stores
     that are not yet visible to other processors."""
-    stage = trial.stage
-    size = stage.arrange("middle", ALONE)
-    caller = _caller(ALONE, size, stage.arrays, stage.workspace, stage.expected)
-    lines = sum(output.bits.nbytes for output in stage.outputs) // CACHE_LINE
+    arguments = trial.arguments
+    size = arguments.arrange("middle", ALONE)
+    caller = _caller(ALONE, size, arguments.arrays, arguments.workspace, arguments.expected)
+    lines = sum(output.bits.nbytes for output in arguments.outputs) // CACHE_LINE
     caller.meetings = min(MOST_HANDED, max(MEETINGS, 8 * lines))
     caller.few, caller.seconds, caller.patience = caller.meetings // 4, HANDING_S, HANDING_PATIENCE_S
     _harness(trial).pd_hand_over(trial.kernel.entry, ctypes.byref(caller))
-    _check_caller(caller, stage, "what a thread sees of {} that waited for the call is not its result")
+    _check_caller(caller, arguments, "what a thread sees of {} that waited for the call is not its result")
 
 
 def kept_for_caller(trial: Trial) -> None:
-    stage = trial.stage
+    arguments = trial.arguments
     for count in (ALONE, TOGETHER):
-        size = stage.arrange("middle", count)
-        caller = _caller(count, size, stage.arrays, stage.workspace, stage.expected)
+        size = arguments.arrange("middle", count)
+        caller = _caller(count, size, arguments.arrays, arguments.workspace, arguments.expected)
         _harness(trial).pd_keep(trial.kernel.entry, ctypes.byref(caller))
         check_status(caller.status)
         if caller.wrong:
             raise Refused("wrong_result", "the kernel changes a register that is its caller's")
         if differs := changed(trial.kernel.around, surroundings()):
             raise Refused("wrong_result", f"the kernel leaves them different: {differs}")
-        stage.check()
+        arguments.check()
     if threads_that_take_signals():
         raise Refused("wrong_result", "threads that the kernel starts take signals, which are its caller's")
 
@@ -128,10 +128,10 @@ def harness_file(job: Mapping[str, Any]) -> str:
     return os.path.join(job["folder"], "callers.so")
 
 
-def _check_caller(caller: Caller, stage: Stage, says: str) -> None:
+def _check_caller(caller: Caller, arguments: Arguments, says: str) -> None:
     check_status(caller.status)
     if caller.wrong:
-        raise Refused("wrong_result", says.format(stage.outputs[caller.wrong - 1].name))
+        raise Refused("wrong_result", says.format(arguments.outputs[caller.wrong - 1].name))
 
 
 class Caller(ctypes.Structure):
@@ -151,7 +151,7 @@ def _caller(
     count: int,
     size: int,
     arrays: Sequence[Guarded],
-    workspace: Room,
+    workspace: FencedArray,
     expected: Sequence[np.ndarray[Any, Any]],
 ) -> Caller:
     outputs = arrays[len(arrays) - len(expected) :]

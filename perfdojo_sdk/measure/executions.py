@@ -47,11 +47,11 @@ from perfdojo_sdk.measure.trial import (
     PATIENCE_S,
     SOME_S,
     TOGETHER,
-    Stage,
+    Arguments,
     Trial,
+    array_like,
     loaded_anew,
     other_inputs,
-    room_like,
 )
 
 #: Number of calls after which set-up is complete, so that neither threads nor memory may grow.
@@ -64,58 +64,58 @@ ASLEEP_S = 0.005
 
 def guard_pages(trial: Trial) -> None:
     for where in ("start", "end"):
-        trial.stage.call(where)
-        trial.stage.check_inputs()
+        trial.arguments.call(where)
+        trial.arguments.check_inputs()
 
 
 def read_only(trial: Trial) -> None:
     """Call with read-only inputs. Callers may share inputs between threads or map them from a file, so a
     kernel must not even change one and restore it."""
-    stage = trial.stage
-    size = stage.arrange("middle", ALONE)
-    for room in stage.inputs:
-        room.allow(mmap.PROT_READ)
-    status = stage.kernel.enter(stage.arrays, stage.workspace, size, ALONE)
-    for room in stage.inputs:
-        room.allow(mmap.PROT_READ | mmap.PROT_WRITE)
+    arguments = trial.arguments
+    size = arguments.arrange("middle", ALONE)
+    for array in arguments.inputs:
+        array.allow(mmap.PROT_READ)
+    status = arguments.kernel.enter(arguments.arrays, arguments.workspace, size, ALONE)
+    for array in arguments.inputs:
+        array.allow(mmap.PROT_READ | mmap.PROT_WRITE)
     check_status(status)
-    stage.check()
+    arguments.check()
 
 
 def alignment(trial: Trial) -> None:
     """Call with arrays at every offset in a cache line, as far as time allows: each array at another offset,
     then all at the same one, then all but one."""
-    stage, end = trial.stage, time.monotonic() + SOME_S
-    rooms = stage.rooms if stage.kernel.workspace_bytes(ALONE) else stage.arrays
-    step = max(room.step for room in stage.arrays)
-    for turn in range(CACHE_LINE // min(room.step for room in stage.arrays)):
-        stage.call("odd", turn=turn)
+    arguments, end = trial.arguments, time.monotonic() + SOME_S
+    arrays = arguments.with_workspace if arguments.kernel.workspace_bytes(ALONE) else arguments.arrays
+    step = max(array.step for array in arguments.arrays)
+    for turn in range(CACHE_LINE // min(array.step for array in arguments.arrays)):
+        arguments.call("odd", turn=turn)
         one, other = step * (turn + 1) % CACHE_LINE, step * (turn + 3) % CACHE_LINE
-        stage.call(dict.fromkeys(rooms, one))
-        for chosen in rooms if len(rooms) > 2 else ():
+        arguments.call(dict.fromkeys(arrays, one))
+        for chosen in arrays if len(arrays) > 2 else ():
             if time.monotonic() < end:
-                stage.call({room: other if room is chosen else one for room in rooms})
+                arguments.call({array: other if array is chosen else one for array in arrays})
         if time.monotonic() > end:
             break
 
 
 def shared_inputs(trial: Trial) -> None:
     """Give one array for two inputs: the results are those for two equal arrays."""
-    stage = trial.stage
+    arguments = trial.arguments
     for one, other in _alike(trial.job["inputs"]):
-        size = stage.arrange("middle", ALONE)
-        rooms = stage.arrays
-        rooms[other].bytes[:] = rooms[one].bytes
-        check_status(stage.kernel.enter(rooms, stage.workspace, size, ALONE))
-        expected = outputs_of(stage)
-        for room in (*stage.outputs, stage.workspace):
-            room.poison(1)
-        shared = [rooms[one] if number == other else room for number, room in enumerate(rooms)]
-        check_status(stage.kernel.enter(shared, stage.workspace, size, ALONE))
-        for room in stage.rooms:
-            room.check_guards()
-        compare(stage, expected, "differ from those for two equal arrays")
-        rooms[other].bytes[:] = stage.memory.inputs[other].bytes
+        size = arguments.arrange("middle", ALONE)
+        arrays = arguments.arrays
+        arrays[other].bytes[:] = arrays[one].bytes
+        check_status(arguments.kernel.enter(arrays, arguments.workspace, size, ALONE))
+        expected = outputs_of(arguments)
+        for array in (*arguments.outputs, arguments.workspace):
+            array.poison(1)
+        shared = [arrays[one] if number == other else array for number, array in enumerate(arrays)]
+        check_status(arguments.kernel.enter(shared, arguments.workspace, size, ALONE))
+        for array in arguments.with_workspace:
+            array.check_guards()
+        compare(arguments, expected, "differ from those for two equal arrays")
+        arrays[other].bytes[:] = arguments.memory.inputs[other].bytes
 
 
 def _alike(inputs: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
@@ -129,55 +129,55 @@ def _alike(inputs: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
 def workspace(trial: Trial) -> None:
     """Call with a larger workspace than asked for, also where none is, then with too small ones. (All other
     calls give exactly as many bytes as the kernel asks for.)"""
-    stage = trial.stage
-    size = stage.arrange("middle", ALONE, less=-MORE)
-    check_status(stage.kernel.enter(stage.arrays, stage.workspace, size, ALONE))
-    stage.check()
-    for count in dict.fromkeys((ALONE, TOGETHER, *stage.counts[1:2])):
-        if stage.kernel.workspace_bytes(count):
-            _too_little(stage, count, 1)
-    if whole := stage.kernel.workspace_bytes(ALONE):
-        _too_little(stage, ALONE, whole)
+    arguments = trial.arguments
+    size = arguments.arrange("middle", ALONE, less=-MORE)
+    check_status(arguments.kernel.enter(arguments.arrays, arguments.workspace, size, ALONE))
+    arguments.check()
+    for count in dict.fromkeys((ALONE, TOGETHER, *arguments.counts[1:2])):
+        if arguments.kernel.workspace_bytes(count):
+            _too_little(arguments, count, 1)
+    if whole := arguments.kernel.workspace_bytes(ALONE):
+        _too_little(arguments, ALONE, whole)
 
 
-def _too_little(stage: Stage, threads: int, less: int) -> None:
-    size = stage.arrange("end", threads, less=less)
-    status = stage.kernel.enter(stage.arrays, stage.workspace, size, threads)
+def _too_little(arguments: Arguments, threads: int, less: int) -> None:
+    size = arguments.arrange("end", threads, less=less)
+    status = arguments.kernel.enter(arguments.arrays, arguments.workspace, size, threads)
     asked = f"it asks for {size + less} bytes on {threads} threads and gets {size}"
     if status != WORKSPACE_TOO_SMALL:
         raise Refused(
             "wrong_result", f"{asked}: the kernel returned {status} instead of {WORKSPACE_TOO_SMALL}"
         )
-    for room in (*stage.outputs, stage.workspace):
-        room.check_guards()
-        if room.bits.size and not untouched(room):
-            raise Refused("wrong_result", f"{asked}: the kernel wrote into {room.name} all the same")
+    for array in (*arguments.outputs, arguments.workspace):
+        array.check_guards()
+        if array.bits.size and not untouched(array):
+            raise Refused("wrong_result", f"{asked}: the kernel wrote into {array.name} all the same")
 
 
 def float_control(trial: Trial) -> None:
     """Call the kernel once; the floating-point state is compared after every execution anyway."""
-    trial.stage.call("middle", TOGETHER)
+    trial.arguments.call("middle", TOGETHER)
 
 
 def repeated(trial: Trial) -> None:
-    stage, kernel = trial.stage, trial.kernel
-    stage.arrange("middle", TOGETHER)
+    arguments, kernel = trial.arguments, trial.kernel
+    arguments.arrange("middle", TOGETHER)
     size = {n: kernel.workspace_bytes(n) for n in (ALONE, TOGETHER)}
     begin, settled = time.monotonic(), Used()
     for call in range(1, CALLS + 1):
-        for output in stage.outputs:
+        for output in arguments.outputs:
             output.poison(call % 2)
         count = ALONE if call % 2 else TOGETHER
         try:
-            check_status(kernel.enter(stage.arrays, stage.workspace, size[count], count))
-            stage.check()
+            check_status(kernel.enter(arguments.arrays, arguments.workspace, size[count], count))
+            arguments.check()
         except Refused as refused:
             raise Refused(refused.reason, f"call {call}: {refused.detail}") from None
         if call == SETTLED:
             settled = kernel.used()
         if call >= FEWEST_CALLS and time.monotonic() - begin > SOME_S:
             break
-    stage.check_inputs()
+    arguments.check_inputs()
     if call == CALLS:
         grown = kernel.used().beyond(settled)
         if grown:
@@ -187,12 +187,12 @@ def repeated(trial: Trial) -> None:
 def own_memory(trial: Trial) -> None:
     """Compare the kernel's static variables before and after a call on one thread: a call must not change
     them, since two callers would share them."""
-    stage, segments = trial.stage, trial.kernel.static_memory()
-    stage.call("middle")
+    arguments, segments = trial.arguments, trial.kernel.static_memory()
+    arguments.call("middle")
     before = [segment.content() for segment in segments]
-    with other_inputs(stage) as inputs:
-        outputs, size = [room_like(room) for room in stage.outputs], stage.arrange("middle", ALONE)
-        check_status(trial.kernel.enter([*inputs, *outputs], stage.workspace, size, ALONE))
+    with other_inputs(arguments) as inputs:
+        outputs, size = [array_like(array) for array in arguments.outputs], arguments.arrange("middle", ALONE)
+        check_status(trial.kernel.enter([*inputs, *outputs], arguments.workspace, size, ALONE))
     written = sum(map(Segment.differences, segments, before))
     if written:
         raise Refused("wrong_result", f"a call on other inputs leaves other values in {written} bytes")
@@ -206,11 +206,11 @@ def unloaded(trial: Trial) -> None:
 
 def _unload(trial: Trial) -> None:
     before = Used.now()
-    kernel, stage = loaded_anew(trial), trial.stage
-    count = max(c for c in (TOGETHER, *stage.counts) if c <= SEVERAL)
-    size = stage.arrange("middle", count)
-    check_status(kernel.enter(stage.arrays, stage.workspace, size, count))
-    stage.check()
+    kernel, arguments = loaded_anew(trial), trial.arguments
+    count = max(c for c in (TOGETHER, *arguments.counts) if c <= SEVERAL)
+    size = arguments.arrange("middle", count)
+    check_status(kernel.enter(arguments.arrays, arguments.workspace, size, count))
+    arguments.check()
     time.sleep(ASLEEP_S)
     kernel.unload()
     if left := Used.now().threads - before.threads:
@@ -228,12 +228,12 @@ def no_threads(trial: Trial) -> None:
 def _alone(trial: Trial) -> None:
     loaded_anew(trial)
     if forbid_threads():
-        trial.stage.call("middle", TOGETHER)
+        trial.arguments.call("middle", TOGETHER)
 
 
 def after_fork(trial: Trial) -> None:
-    trial.stage.call("middle", TOGETHER)
-    ended = in_fork(lambda _: trial.stage.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
+    trial.arguments.call("middle", TOGETHER)
+    ended = in_fork(lambda _: trial.arguments.call("middle", TOGETHER), PATIENCE_S + 20 * trial.call_s)
     if ended.late:
         raise Refused("timeout", "the call does not return")
     ended.raise_what_it_met()
@@ -274,7 +274,7 @@ def put_through(
     size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
     if not names or 4 * size > job["memory_bytes"]:
         return []
-    trial = Trial(kernel, Stage(kernel, memory, expected, job), job, call_s)
+    trial = Trial(kernel, Arguments(kernel, memory, expected, job), job, call_s)
     ended = in_fork(lambda tell: _run_all(replace(trial, tell=tell), names), 0.7 * job["timeout_s"])
     if ended.refused or ended.late or ended.signal:
         _explain(ended, trial)
@@ -307,7 +307,7 @@ def _explain(ended: Ended, trial: Trial) -> None:
     if ended.threads > 1 and ended.signal:
         words += f": on {ended.threads} threads"
     if ended.out_of_bounds and ended.begun in ("guard_pages", "threads"):
-        where = _where_it_leaves(trial.stage, ended.threads)
+        where = _where_it_leaves(trial.arguments, ended.threads)
         raise Refused("wrong_result", f"{words}: the kernel reads or writes outside of its arrays{where}")
     try:
         ended.raise_what_it_met()
@@ -315,11 +315,11 @@ def _explain(ended: Ended, trial: Trial) -> None:
         raise Refused(refused.reason, f"{words}: {refused.detail}") from None
 
 
-def _where_it_leaves(stage: Stage, threads: int) -> str:
+def _where_it_leaves(arguments: Arguments, threads: int) -> str:
     """The guard page that a kernel runs into, found by one call for each; "" for none."""
-    for room in stage.rooms:
+    for array in arguments.with_workspace:
         for place, side in (("end", "after"), ("start", "before")):
-            ended = in_fork(lambda _: stage.call({room: place}, threads), PATIENCE_S)  # noqa: B023
+            ended = in_fork(lambda _: arguments.call({array: place}, threads), PATIENCE_S)  # noqa: B023
             if ended.out_of_bounds:
-                return f", {side} {room.name}"
+                return f", {side} {array.name}"
     return ""

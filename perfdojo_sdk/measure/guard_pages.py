@@ -13,33 +13,33 @@ import numpy as np
 from perfdojo_sdk.measure.kernel_calls import CARRIER, Guarded, bytes_of, poison_of
 
 PAGE = mmap.PAGESIZE
-#: Bytes that are inaccessible on either side of a room.
-WALL = max(PAGE, 1 << 16)
+#: Bytes that are inaccessible on either side of an array.
+FENCE = max(PAGE, 1 << 16)
 #: Bytes of a cache line; addresses that differ by a multiple of it have the same alignment.
 CACHE_LINE = 64
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-class Room(Guarded):
-    """Memory for one array between two walls; the array moves about in it."""
+class FencedArray(Guarded):
+    """An array between two inaccessible areas, in memory large enough to move about in."""
 
     def __init__(self, name: str, shape: tuple[int, ...], dtype: str, alignment: int) -> None:
         self.name, self.dtype, self.shape, self.checksum = name, dtype, shape, 0
         self.step = max(alignment, np.dtype(CARRIER[dtype]).itemsize)
         size = -(-bytes_of(shape, dtype) // PAGE) * PAGE + 2 * PAGE
-        memory = mmap.mmap(-1, size + 2 * WALL, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory = mmap.mmap(-1, size + 2 * FENCE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         with suppress(OSError):
             memory.madvise(mmap.MADV_HUGEPAGE)  # touching small pages may take longer than the calls
         whole = np.frombuffer(memory, np.uint8)
-        for wall in (whole.ctypes.data, whole.ctypes.data + WALL + size):
-            if _libc.mprotect(ctypes.c_void_p(wall), ctypes.c_size_t(WALL), 0):
+        for fence in (whole.ctypes.data, whole.ctypes.data + FENCE + size):
+            if _libc.mprotect(ctypes.c_void_p(fence), ctypes.c_size_t(FENCE), 0):
                 raise MemoryError
-        self.inside = whole[WALL : WALL + size]
+        self.inside = whole[FENCE : FENCE + size]
         self.at = -1
 
     def allow(self, access: int) -> None:
-        """Set the access rights of the whole room, as constants of ``mprotect``."""
+        """Set the access rights of all memory between the fences, as constants of ``mprotect``."""
         if _libc.mprotect(
             ctypes.c_void_p(self.inside.ctypes.data), ctypes.c_size_t(self.inside.size), access
         ):
@@ -63,18 +63,18 @@ class Room(Guarded):
         return before != self.at
 
 
-#: The place of all arrays, or of each room's array; those that are not named lie in the middle.
-Where: TypeAlias = str | Mapping[Room, str | int]
+#: The place of all arrays, or of each; those that are not named lie in the middle.
+Where: TypeAlias = str | Mapping[FencedArray, str | int]
 
 
-def same(room: Room, bits: np.ndarray[Any, Any]) -> bool:
-    one, other = ctypes.c_void_p(room.address), ctypes.c_void_p(bits.ctypes.data)
+def same(array: FencedArray, bits: np.ndarray[Any, Any]) -> bool:
+    one, other = ctypes.c_void_p(array.address), ctypes.c_void_p(bits.ctypes.data)
     return not bits.nbytes or not _libc.memcmp(one, other, ctypes.c_size_t(bits.nbytes))
 
 
-def untouched(room: Room) -> bool:
+def untouched(array: FencedArray) -> bool:
     """True if the array is all poison: its first element is, and each equals the one before."""
-    step = room.bits.itemsize
-    one, next_one = ctypes.c_void_p(room.address), ctypes.c_void_p(room.address + step)
-    alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(room.bits.nbytes - step))
-    return alike and int(room.bits[0]) == poison_of(room.dtype, 0)
+    step = array.bits.itemsize
+    one, next_one = ctypes.c_void_p(array.address), ctypes.c_void_p(array.address + step)
+    alike = not _libc.memcmp(one, next_one, ctypes.c_size_t(array.bits.nbytes - step))
+    return alike and int(array.bits[0]) == poison_of(array.dtype, 0)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from perfdojo_sdk.measure.forked import Tell
-from perfdojo_sdk.measure.guard_pages import Room, Where, same
+from perfdojo_sdk.measure.guard_pages import FencedArray, Where, same
 from perfdojo_sdk.measure.kernel_calls import Guarded, Kernel, Memory, Refused, check_status, compare
 
 #: Number of calls in a row; for a slow kernel, as many as fit into these seconds, but at least a few.
@@ -28,7 +28,7 @@ MORE = 64
 ALONE, TOGETHER = 1, 2
 
 
-class Stage:
+class Arguments:
     """One caller: its inputs, outputs and workspace, and the results that it must get."""
 
     def __init__(
@@ -37,36 +37,36 @@ class Stage:
         self.kernel, self.memory, self.expected = kernel, memory, expected
         alignment = job["array_alignment"]
 
-        def room(like: Guarded) -> Room:
-            return Room(like.name, like.array.shape, like.dtype, alignment)
+        def fenced(like: Guarded) -> FencedArray:
+            return FencedArray(like.name, like.array.shape, like.dtype, alignment)
 
-        self.inputs, self.outputs = list(map(room, memory.inputs)), list(map(room, memory.outputs))
+        self.inputs, self.outputs = list(map(fenced, memory.inputs)), list(map(fenced, memory.outputs))
         self.counts = tuple(
             count
             for number, count in enumerate(job["thread_counts"])
             if number < FEWEST_COUNTS or kernel.workspace_bytes(count) <= MOST_WORKSPACE
         )
         most = max(kernel.workspace_bytes(n) for n in (ALONE, TOGETHER, *self.counts))
-        self.workspace = Room("the workspace", (most + MORE,), "u8", alignment)
+        self.workspace = FencedArray("the workspace", (most + MORE,), "u8", alignment)
 
     @property
-    def arrays(self) -> list[Room]:
+    def arrays(self) -> list[FencedArray]:
         return [*self.inputs, *self.outputs]
 
     @property
-    def rooms(self) -> list[Room]:
+    def with_workspace(self) -> list[FencedArray]:
         return [*self.arrays, self.workspace]
 
     def arrange(self, where: Where, threads: int, less: int = 0, turn: int = 0) -> int:
         """Put everything in place, inputs filled, the rest poisoned; returns the bytes of workspace."""
         size = self.kernel.workspace_bytes(threads) - less
-        for number, room in enumerate(self.rooms):
-            place = where if isinstance(where, str) else where.get(room, "middle")
-            moved = room.place(place, number, (size,) if room is self.workspace else None, turn)
+        for number, array in enumerate(self.with_workspace):
+            place = where if isinstance(where, str) else where.get(array, "middle")
+            moved = array.place(place, number, (size,) if array is self.workspace else None, turn)
             if moved and number < len(self.inputs):
-                room.bytes[:] = self.memory.inputs[number].bytes
-        for room in (*self.outputs, self.workspace):
-            room.poison(0)
+                array.bytes[:] = self.memory.inputs[number].bytes
+        for array in (*self.outputs, self.workspace):
+            array.poison(0)
         return size
 
     def call(self, where: Where, threads: int = ALONE, turn: int = 0) -> None:
@@ -76,16 +76,16 @@ class Stage:
 
     def check(self) -> None:
         """Raise after a call that changed memory around the arrays, or gave other results than expected."""
-        for room in self.rooms:
-            room.check_guards()
-        if not all(same(room, bits) for room, bits in zip(self.outputs, self.expected, strict=True)):
+        for array in self.with_workspace:
+            array.check_guards()
+        if not all(same(array, bits) for array, bits in zip(self.outputs, self.expected, strict=True)):
             compare(self, self.expected, "differ from those of a plain call")
 
     def check_inputs(self) -> None:
         """Raise if a call at this place has changed an input."""
-        for room, given in zip(self.inputs, self.memory.inputs, strict=True):
-            if not same(room, given.bytes):
-                raise Refused("input_modified", f"the kernel changed its input {room.name}")
+        for array, given in zip(self.inputs, self.memory.inputs, strict=True):
+            if not same(array, given.bytes):
+                raise Refused("input_modified", f"the kernel changed its input {array.name}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Trial:
     """The inputs that all executions of one kernel share."""
 
     kernel: Kernel
-    stage: Stage
+    arguments: Arguments
     job: Mapping[str, Any]
     call_s: float
     """Seconds of one plain call."""
@@ -110,23 +110,23 @@ def loaded_anew(trial: Trial) -> Kernel:
     return kernel
 
 
-def room_like(room: Room) -> Room:
-    """A new room for an array like this one."""
-    other = Room(room.name, room.shape, room.dtype, room.step)
+def array_like(array: FencedArray) -> FencedArray:
+    """Another array like this one."""
+    other = FencedArray(array.name, array.shape, array.dtype, array.step)
     other.place("middle", 0)
     return other
 
 
 @contextmanager
-def other_inputs(stage: Stage) -> Iterator[list[Guarded]]:
+def other_inputs(arguments: Arguments) -> Iterator[list[Guarded]]:
     """Other inputs in the same memory, shifted by one element; the last element repeats the first."""
     found: list[Guarded] = []
-    for room in stage.inputs:
-        step = room.bits.itemsize
-        room.after[:step] = room.bytes[:step]
-        other = copy(room)
-        other.address = room.address + step
+    for array in arguments.inputs:
+        step = array.bits.itemsize
+        array.after[:step] = array.bytes[:step]
+        other = copy(array)
+        other.address = array.address + step
         found.append(other)
     yield found
-    for room in stage.inputs:
-        room.lie(room.inside, room.at, room.shape)
+    for array in arguments.inputs:
+        array.lie(array.inside, array.at, array.shape)

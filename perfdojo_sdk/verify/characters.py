@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import DIGITS
 from perfdojo_sdk.verify.groups import Array, Groups
 
 Generator: TypeAlias = np.random.Generator
@@ -358,15 +359,24 @@ SCALES: tuple[Callable[[Range], int], ...] = (
     lambda r: round(0.16 * r.largest),
     lambda r: r.largest - 2,
 )
-#: Drawings of one array that give results all scales: ``SCALES``, and one with single elements.
-SCALINGS = len(SCALES) + 1
+#: Drawings of one array in which each group has a scale of its own.
+_SCALED_APART = 3
+#: Drawings of one array that give results all scales: ``SCALES``, one with single elements, and those apart.
+SCALINGS = len(SCALES) + 1 + _SCALED_APART
 
 
 def scale(values: Array, groups: Groups, dtype: str, rng: Generator, number: int) -> None:
     """Scale all elements by the same factor; or leave one element in each group, so large that results come
-    near the end of the range although no sum can overflow."""
-    if number % SCALINGS < len(SCALES):
-        values[...] = np.ldexp(values, np.int32(SCALES[number % SCALINGS](RANGES[dtype])))
+    near the end of the range although no sum can overflow; or scale each group by a power of two, evenly over
+    the range."""
+    turn, reach = number % SCALINGS, RANGES[dtype]
+    if turn < len(SCALES):
+        values[...] = np.ldexp(values, np.int32(SCALES[turn](reach)))
+        return
+    if turn > len(SCALES):
+        share = (rng.permutation(groups.count) + rng.random(groups.count)) / groups.count
+        exponents = np.rint(reach.smallest + share * (reach.largest - 2 - reach.smallest))
+        values[...] = np.ldexp(values, groups.each(exponents).astype(np.int32))
         return
     mixture = _mixture(values, groups, dtype, rng)
     chosen = np.arange(groups.count)
@@ -514,9 +524,11 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     reach, count = RANGES[dtype], values.size
     # References compute in f64: near its own end they have no room for an error bound.
     top = min(reach.largest, 1000)
-    turn = rng.permutation(count)
-    share = (turn + rng.random(count)) / max(count, 1)
-    exponents = reach.smallest + np.floor(share * (top + 1 - reach.smallest))
+    share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
+    anywhere = reach.smallest + np.floor(share * (top + 1 - reach.smallest))
+    # Here lie the numbers with a whole part and another one.
+    near_one = np.floor((2 * share - 1) * DIGITS[dtype])
+    exponents = np.where(rng.permutation(count) % 2 == 0, anywhere, near_one)
     kind = rng.permutation(count) % 8
     size = np.ldexp(np.ones(count), exponents.astype(np.int32)).astype(native)
     below, above = np.nextafter(size, native.type(0)), np.nextafter(size, native.type(np.inf))

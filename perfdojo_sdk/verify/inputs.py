@@ -172,12 +172,12 @@ def _turns(large: Sequence[str]) -> int:
     return max(1, min(2, len(large)))
 
 
-def classes(program: Program, instances: int, most: int) -> tuple[str, ...]:
-    """The classes of floats to test. A program of more than ``most`` statement instances skips those that
-    rows cover as characters, and those that show least about long sums."""
+def classes(program: Program, small: bool) -> tuple[str, ...]:
+    """The classes of floats to test. A program that is not ``small`` skips those that rows cover as
+    characters, and those that show least about long sums."""
     if not program.inputs:
         return ("random",)
-    if instances <= most:
+    if small:
         return FLOAT_CLASSES
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     groups = _all_groups(program)

@@ -7,42 +7,29 @@ alone would hide a dropped iteration; a bound in the original order would refuse
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate, product
+from itertools import accumulate
 from math import prod
 from random import Random
-from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
-from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
-from perfdojo_sdk.core.laws import RECIPROCAL, bounded_in_rows, computes_other_terms
+from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
-from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, RunsTogether, ability
+from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, ability
 from perfdojo_sdk.hookspecs.types import (
-    ArraySpec,
     Artifact,
-    Failure,
-    KernelSource,
-    Measurement,
     Runner,
     RunRequest,
 )
 from perfdojo_sdk.measure.kernel_calls import CARRIER
-from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.measure.sets import run_as_sets
 from perfdojo_sdk.measure.shared_arrays import shared_array
-from perfdojo_sdk.measure.toolchain import IN_ORDER
 from perfdojo_sdk.verify.groups import Array
-from perfdojo_sdk.verify.independent_rows import Rows, outermost_rows
 from perfdojo_sdk.verify.inputs import (
     INTEGERS,
     classes,
@@ -52,35 +39,13 @@ from perfdojo_sdk.verify.inputs import (
     integer_range,
     sets_of,
 )
-from perfdojo_sdk.verify.judgement import ClassResult, Expected, Outcome, Piece, judge, rows_of
-from perfdojo_sdk.verify.reduced import statement_instances
-from perfdojo_sdk.verify.reference_c import (
-    BOUNDED,
-    OUTCOMES,
-    PEAK,
-    ROWS,
-    WIDE,
-    cast_dtypes,
-    multiplies,
-    reference,
-)
+from perfdojo_sdk.verify.judgement import ClassResult, judge
+from perfdojo_sdk.verify.references import References
+from perfdojo_sdk.verify.runs import AtOnce, start_runs
 from perfdojo_sdk.verify.zeros import signed_outputs
 
-P = ParamSpec("P")
-T = TypeVar("T")
-
-#: Statement instances up to which every class runs on the whole program.
-_FULL_INSTANCES = 10**7
-#: Instances of the original program that a class may cost when only some rows are looked at.
-_ROW_INSTANCES = 2 * 10**6
-#: Rows that these should be enough for: if outermost iterations cost much, rows take in more levels.
-_SOME_ROWS = 50
-#: Instances for the original's value in the one class that a large program runs as a whole.
-_VALUE_INSTANCES = 2 * 10**8
 #: Bytes of inputs, and of a small program's expected results, that are in memory at a time.
 _MOST_BYTES = 1 << 30
-#: Statement instances, and bytes of inputs, up to which plain calls share a child process.
-_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
 #: Bytes of expected results for one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
@@ -97,22 +62,7 @@ _MANY_COUNTS = (
     (67, 97, 127, 251, 509, 1021),
     tuple(range(_FEW_ITERATIONS + 1, MAX_THREADS + 1)),
 )
-REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
-#: A flag that is left out if the compiler does not know it.
-_NATIVE = "-march=native"
-#: Flags for large programs, so that references compute several numbers at a time: their operations select
-#: values without a branch, which the compiler does only if nobody reads floating-point flags or errno.
-LARGE_FLAGS = (
-    "-O3",
-    _NATIVE,
-    "-ffp-contract=off",
-    "-fno-trapping-math",
-    "-fno-math-errno",
-    *IN_ORDER,
-)
-FORK_FLAGS = ("-O0", "-ffp-contract=off")
-_TIMEOUT_S, _REFERENCE_TIMEOUT_S = 120.0, 600.0
-_REFERENCE_BYTES = 32 << 30
+_TIMEOUT_S = 120.0
 
 
 @dataclass(frozen=True)
@@ -171,7 +121,7 @@ def verify_numeric(
     on the first drawing; unless told otherwise, where it is neither quick nor one of many.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
-    references = _References(original, transformed, accuracy, dialect, seed, forks, nan_may_differ, laws)
+    references = References(original, transformed, accuracy, dialect, seed, forks, nan_may_differ, laws)
     other_terms = computes_other_terms(laws)
     if executions is None:
         executions = not quick and not forks
@@ -181,7 +131,7 @@ def verify_numeric(
     # Orphans of a fork can be told from other children of this process only if nothing else starts one.
     forking = ability(runner, Forks)
     alone = forks or (forking is not None and forking.forks)
-    with _AtOnce() if alone else ThreadPoolExecutor(3) as pool:
+    with AtOnce() if alone else ThreadPoolExecutor(3) as pool:
         for group in _groups(planned, original, references.small):
             places = _places(group)
             stacks = _stacks(original, sum(plan.sets for plan in group))
@@ -197,7 +147,7 @@ def verify_numeric(
                 requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed))
             whole = references.small or not references.rows or (group[0] is planned[0] and not quick)
             expected = references.expect(stacks, places, pool, whole)
-            runs = _runs(runner, artifact, requests, pool, forks, references.instances)
+            runs = start_runs(runner, artifact, requests, pool, forks, references.instances)
             done = (future.result()[place] for future, place in runs)
             for plan, given, outcome in zip(group, inputs, expected(), strict=True):
                 signed = signed_outputs(original, given) & signed_outputs(transformed, given)
@@ -249,97 +199,6 @@ def _scopes(node: Node) -> Iterator[Scope]:
             yield from _scopes(child)
 
 
-def _runs(
-    runner: Runner,
-    artifact: Artifact,
-    requests: Sequence[tuple[int, RunRequest]],
-    pool: Executor,
-    forks: bool,
-    instances: int,
-) -> list[_Run]:
-    """Start each request, which is for the given number of sets of inputs, of a program with so many
-    statement instances."""
-    several = ability(runner, RunsSets)
-    together = ability(runner, RunsTogether) if forks else None
-    if together:
-        batches = [[k for k, (sets, _) in enumerate(requests) if sets == 1]]
-        batches += [[k] for k, (sets, _) in enumerate(requests) if sets > 1]
-    else:
-        batches = _batches(requests, instances) if several else [[k] for k in range(len(requests))]
-    runs: dict[int, _Run] = {}
-    for batch in filter(None, batches):
-        sets, request = requests[batch[0]]
-        if several and sets > 1:
-            made = pool.submit(lambda *of: [several.run_sets(*of)], artifact, request, sets)
-        elif together:
-            made = pool.submit(
-                lambda *of: [*together.run_together(*of)], artifact, [requests[k][1] for k in batch]
-            )
-        elif several and len(batch) > 1:
-            made = pool.submit(_in_one_child, runner, several, artifact, [requests[k][1] for k in batch])
-        else:
-            made = pool.submit(lambda *of: [runner.run(*of)], artifact, request)
-        runs |= {k: (made, place) for place, k in enumerate(batch)}
-    return [runs[k] for k in range(len(requests))]
-
-
-def _batches(requests: Sequence[tuple[int, RunRequest]], instances: int) -> list[list[int]]:
-    """Numbers of the requests that one child can answer: plain ones with equal numbers of threads, as many as
-    do not take long."""
-    most = _TOGETHER_INSTANCES // max(2 * instances, 1)
-    found: list[list[int]] = []
-    open_: dict[int, list[int]] = {}
-    for k, (sets, request) in enumerate(requests):
-        assert request.inputs is not None
-        size = 2 * sum(array.nbytes for array in request.inputs.values())
-        plain = sets == 1 and not request.executions
-        batch = open_.get(request.threads) if plain else None
-        if batch is None or len(batch) >= min(most, _TOGETHER_BYTES // max(size, 1)):
-            batch = []
-            found.append(batch)
-            if plain:
-                open_[request.threads] = batch
-        batch.append(k)
-    return found
-
-
-def _in_one_child(
-    runner: Runner, several: RunsSets, artifact: Artifact, requests: Sequence[RunRequest]
-) -> list[Measurement | Failure]:
-    """Answer plain requests as ``run`` does, in one child process.
-
-    Each set of inputs is given twice: two calls, which find other bits in outputs, workspace and around them,
-    must give the same. What fails or differs is run alone, to tell what is wrong.
-    """
-    found = run_as_sets(several, artifact, requests, times=2)
-    if found is None:
-        return [runner.run(artifact, request) for request in requests]
-    results: list[Measurement | Failure] = []
-    for request, first, second in zip(requests, found[::2], found[1::2], strict=True):
-        one, other = first.outputs or {}, second.outputs or {}
-        changing = [name for name in one if one[name].tobytes() != other[name].tobytes()]
-        result: Measurement | Failure = first
-        if changing:
-            alone = runner.run(artifact, request)
-            seen = Failure("wrong_result", f"the results in {changing[0]} change from call to call")
-            result = alone if isinstance(alone, Failure) else seen
-        results.append(result)
-    return results
-
-
-#: A request that was started: what will hold its answer, and where in it.
-_Run = tuple[Future[Any], int]
-
-
-class _AtOnce(Executor):
-    """An executor that runs each task at once, in the calling thread."""
-
-    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        future: Future[T] = Future()
-        future.set_result(fn(*args, **kwargs))
-        return future
-
-
 @dataclass(frozen=True)
 class _Plan:
     """A drawing of a class that will be run."""
@@ -366,13 +225,13 @@ def _groups(planned: Sequence[_Plan], original: Program, small: bool) -> list[Se
 
 
 def _planned(
-    references: _References, sets: Mapping[str, int], threads: Sequence[int], quick: bool, executions: bool
+    references: References, sets: Mapping[str, int], threads: Sequence[int], quick: bool, executions: bool
 ) -> tuple[list[_Plan], list[ClassResult]]:
     """The drawings that will be run, each with its numbers of threads; and the classes that are skipped."""
     first = tuple(dict.fromkeys((1, *threads))) if executions else tuple(threads)
     planned: list[_Plan] = []
     skipped: list[ClassResult] = []
-    for drawing, why in _drawings(references.original, references.transformed, references.instances, sets):
+    for drawing, why in _drawings(references, sets):
         if drawing.name not in _WHOLE and not references.small and references.rows is None:
             why = why or f"the program is large and {references.no_rows}"
         if why:
@@ -412,204 +271,20 @@ def _problem(results: Sequence[ClassResult]) -> str:
     return f"{bad.name} inputs, {number_of(bad.threads, 'threads')}: {bad.problem}" if bad else ""
 
 
-def _drawings(
-    original: Program, transformed: Program, instances: int, sets: Mapping[str, int]
-) -> Iterator[tuple[_Plan, str]]:
+def _drawings(references: References, sets: Mapping[str, int]) -> Iterator[tuple[_Plan, str]]:
     """All drawings, the plain one first, and why one is skipped."""
-    ranges = [integer_range(program) for program in (original, transformed)]
+    original = references.original
+    ranges = [integer_range(program) for program in (original, references.transformed)]
     largest = min(r for r, _ in ranges)
     why = next((why for _, why in ranges if why), "")
-    counts = drawings(original, instances)
-    for name in classes(original, instances, _FULL_INSTANCES):
+    counts = drawings(original, references.instances)
+    for name in classes(original, references.small):
         for number in range(counts.get(name, 1)):
             yield _Plan(name, number, sets=sets.get(name, 1)), ""
     yield _Plan(INTEGERS, 0, largest), f"not a polynomial on small integers: {why}" if why else ""
-
-
-class _References:
-    """The two reference programs, compiled when first needed."""
-
-    def __init__(
-        self,
-        original: Program,
-        transformed: Program,
-        accuracy: Mapping[str, float],
-        dialect: Dialect,
-        seed: int,
-        forks: bool,
-        nan_may_differ: bool = False,
-        laws: Collection[str] = (),
-    ) -> None:
-        self.nan_may_differ, self.laws = nan_may_differ, laws
-        self.original, self.transformed, self.forks = original, transformed, forks
-        self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
-        self.instances = max(statement_instances(original), statement_instances(transformed))
-        self.small = self.instances <= _FULL_INSTANCES
-        self.rows, self.no_rows = _independent_rows(original, transformed, laws)
-        self.compiled: dict[tuple[str, int, int], Artifact] = {}
-
-    def expect(
-        self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, whole: bool
-    ) -> Callable[[], list[Outcome]]:
-        """Start both references on each set of inputs; a function that waits for the outcomes for those at
-        each of ``places``.
-
-        Small programs run as a whole. Of large ones with independent rows, the original runs on
-        some rows; so does the bound unless ``whole``.
-        """
-        sliced = self.rows is not None and not self.small
-        value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
-        bound_rows = None if whole else value_rows
-        # OUTCOMES costs twice as much memory and time as BOUNDED; but products of many factors need it, as
-        # another order of them may overflow.
-        bound_kind = BOUNDED if whole and not self.small and not multiplies(self.transformed) else OUTCOMES
-        batch = len(next(iter(stacks.values()))) if stacks else len(places)
-        jobs = [
-            pool.submit(self.run, kind, stacks, batch, rows)
-            for kind, rows in ((bound_kind, bound_rows), (WIDE, value_rows))
-        ]
-
-        def outcomes() -> list[Outcome]:
-            bounded, wide = (job.result() for job in jobs)
-            return [
-                self.outcome(
-                    {n: a[at, ...] for n, a in bounded.items()},
-                    {n: a[at, ...] for n, a in wide.items()},
-                    value_rows,
-                    whole,
-                    isinstance(at, slice),
-                )
-                for at in places
-            ]
-
-        return outcomes
-
-    def outcome(
-        self,
-        bounded: Mapping[str, Array],
-        wide: Mapping[str, Array],
-        rows: Array | None,
-        whole: bool,
-        sets: bool = False,
-    ) -> Outcome:
-        """Put the answers of the two references together; with ``rows``, ``wide`` has only these."""
-        pieces: list[Piece] = []
-        for name in self.original.outputs:
-            known = (f"{name}_{part}" for part in ("v", "e", "far", "lo", "hi"))
-            own: list[Any] = [bounded.get(part) for part in known]
-            dimensions = self.rows.dimensions[name] if self.rows else ()
-            if rows is not None and whole:
-                pieces.append(Piece(name, Expected(own[0], *own)))
-                own = [None if part is None else rows_of(part, rows, dimensions) for part in own]
-            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions, sets))
-        return Outcome(tuple(pieces), float(max(np.max(wide[PEAK]), np.max(bounded[PEAK]))))
-
-    def choose_rows(self, instances: int) -> Array:
-        """Rows by levels, ascending: those of all first and last iterations, and as many others as so
-        many instances allow."""
-        assert self.rows
-        sizes, count = self.rows.sizes, self.rows.count
-        corners = np.unique([np.ravel_multi_index(c, sizes) for c in product(*((0, n - 1) for n in sizes))])
-        wanted = _wanted_rows(self.original, self.rows, instances)
-        drawn = np.random.default_rng(self.seed).choice(count, wanted, replace=False)
-        others = drawn[~np.isin(drawn, corners)][: wanted - len(corners)]
-        chosen = np.sort([*corners, *others])
-        return np.stack(np.unravel_index(chosen, sizes), axis=1).astype(np.int32)
-
-    def run(
-        self, kind: str, stacks: Mapping[str, Array], batch: int, rows: Array | None
-    ) -> Mapping[str, Array]:
-        given = dict(stacks)
-        if rows is not None:
-            given[ROWS] = np.stack([rows] * batch)
-        artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
-        request = RunRequest(given, timeout_s=_REFERENCE_TIMEOUT_S, memory_bytes=_REFERENCE_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
-        if isinstance(result, Failure) or result.outputs is None:
-            raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
-        return result.outputs
-
-    def artifact(self, kind: str, batch: int, rows: int) -> Artifact:
-        key = (kind, batch, rows)
-        if key not in self.compiled:
-            # On rows the bound has to hold for any order, since rows are defined for the original
-            # program only, and not for the transformed program's order.
-            program = self.original if kind == WIDE or rows else self.transformed
-            source = reference(
-                program,
-                kind,
-                self.accuracy,
-                self.dialect,
-                batch=batch,
-                rows=rows,
-                split=self.rows if rows else None,
-                any_order=rows > 0,
-                reciprocals=RECIPROCAL in self.laws,
-                nan_may_differ=self.nan_may_differ,
-                large=not self.small,
-            )
-            support = tuple(sorted(source.support.items()))
-            flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
-            self.compiled[key] = _compiled(
-                source.symbol, source.inputs, source.outputs, source.code, support, flags
-            )
-        return self.compiled[key]
-
-
-def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:
-    """Statement instances of ``original`` whose results a quick comparison looks at."""
-    instances = statement_instances(original)
-    rows, _ = _independent_rows(original, transformed, laws)
-    if rows is None or max(instances, statement_instances(transformed)) <= _FULL_INSTANCES:
-        return instances
-    return instances // rows.count * _wanted_rows(original, rows, _ROW_INSTANCES)
-
-
-def _independent_rows(
-    original: Program, transformed: Program, laws: Collection[str]
-) -> tuple[Rows | None, str]:
-    """The decomposition of the program into rows that can be verified alone, or None with the reason.
-
-    On rows, the bound is that of the original program in any order of its terms. It accounts for reciprocals,
-    but for no other declared rounding, and for no sums that the original does not have.
-    """
-    if not _float_dtypes(transformed) <= _float_dtypes(original):
-        return None, "its moves change precision"
-    if others := sorted({law for law in laws if not bounded_in_rows(law)}):
-        return None, f"its moves declare {' and '.join(others)}"
-    return outermost_rows(original, _ROW_INSTANCES // _SOME_ROWS), "its rows depend on each other"
-
-
-def _wanted_rows(original: Program, rows: Rows, instances: int) -> int:
-    """The number of rows to look at: all first and last ones, and others up to ``instances``."""
-    corners = prod(min(size, 2) for size in rows.sizes)
-    return min(rows.count, max(corners, instances * rows.count // statement_instances(original)))
-
-
-def _float_dtypes(program: Program) -> set[str]:
-    return {dtype for dtype in cast_dtypes(program) if dtype in FLOAT_DTYPES}
 
 
 def _stacks(program: Program, batch: int) -> dict[str, Array]:
     """Memory for ``batch`` sets of a program's inputs, set after set in one array for each."""
     buffers = [program.buffer_of[name] for name in program.inputs]
     return {b.arrays[0]: shared_array((batch, *b.shape), np.dtype(CARRIER[b.dtype])) for b in buffers}
-
-
-@lru_cache(64)
-def _compiled(
-    symbol: str,
-    inputs: tuple[ArraySpec, ...],
-    outputs: tuple[ArraySpec, ...],
-    code: str,
-    support: tuple[tuple[str, str], ...],
-    flags: tuple[str, ...],
-) -> Artifact:
-    """A reference, compiled once for all the candidates that are compared with it."""
-    source = KernelSource(symbol, inputs, outputs, code, support=dict(support))
-    made = NativeRunner(flags).compile(source)
-    if isinstance(made, Failure) and _NATIVE in flags:
-        made = NativeRunner(tuple(flag for flag in flags if flag != _NATIVE)).compile(source)
-    if isinstance(made, Failure):
-        raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
-    return made
