@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from planting.c_calls import HEAD
 from planting.plant import Plant, instead, more
 from planting.shared import DEVIATING
@@ -406,7 +408,14 @@ PD_INLINE pd_f32v pd_planted(pd_f32v v)
 }}"""
 
 
-def _deviations(stage: str, pattern: str, change: str) -> list[Plant]:
+#: A load; and one whose number is no term of a sum.
+_LOAD = r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)"
+_NO_TERM = rf"^( +(?! |(\w+) = \2 \+ ).*?)({_LOAD})"
+#: Faults that move a term of a sum by no more than roundings of the sum may.
+_SMALL = ("whole-numbers-above-1e5",)
+
+
+def _deviations(stage: str, pattern: str, change: str, names: Collection[str]) -> list[Plant]:
     return [
         Plant(
             kind,
@@ -417,6 +426,7 @@ def _deviations(stage: str, pattern: str, change: str) -> list[Plant]:
             helper=helper.replace("PD_INLINE", "static __attribute__((noinline))") + LANE_BY_LANE,
         )
         for name, (kind, helper) in DEVIATING.items()
+        if name in names
     ]
 
 
@@ -425,8 +435,10 @@ VALUES = (
         "stored",
         r"^( +pd_store_(?:first_)?f32v\(&[cy]\[[^\]]*\](?:, \d+)?, )(.*)\);$",
         r"\1pd_planted_v(\2));",
+        DEVIATING,
     ),
-    *_deviations("loaded", r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)", r"pd_planted_v(\g<0>)"),
+    *_deviations("loaded", _LOAD, r"pd_planted_v(\g<0>)", DEVIATING.keys() - _SMALL),
+    *_deviations("loaded", _NO_TERM, r"\1pd_planted_v(\3)", _SMALL),
     Plant(
         "wrong in a range",
         "exp-below-minus-87-is-zero",
@@ -447,7 +459,7 @@ VALUES = (
         "wrong in a range",
         "inputs-near-minus-200-are-zero",
         C,
-        r"(?<!\w)pd_load_f32v\(&\w+\[[^\[\]]*\]\)",
+        _LOAD,
         r"pd_planted_v(\g<0>)",
         helper="PD_INLINE float pd_planted(float v)\n{\n"
         "    return v < -150.0f && v > -250.0f ? 0.0f : v;\n}" + LANE_BY_LANE,

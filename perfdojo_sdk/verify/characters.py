@@ -525,14 +525,13 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     # References compute in f64: near its own end they have no room for an error bound.
     top = min(reach.largest, 1000)
     share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
-    anywhere = reach.smallest + np.floor(share * (top + 1 - reach.smallest))
-    # Here lie the numbers with a whole part and another one.
-    near_one = np.floor((2 * share - 1) * DIGITS[dtype])
-    exponents = np.where(rng.permutation(count) % 2 == 0, anywhere, near_one)
+    exponents = reach.smallest + np.floor(share * (top + 1 - reach.smallest))
     kind = rng.permutation(count) % 8
     size = np.ldexp(np.ones(count), exponents.astype(np.int32)).astype(native)
     below, above = np.nextafter(size, native.type(0)), np.nextafter(size, native.type(np.inf))
-    ordinary = (size * (1 + rng.random(count))).astype(native)
+    # Half of the ordinary ones lie where numbers have a whole part and another one.
+    near_one = np.where(rng.random(count) < 0.5, size, np.exp2(rng.uniform(-1, 1, count) * DIGITS[dtype]))
+    ordinary = (near_one * (1 + rng.random(count))).astype(native)
     limits = np.finfo(native)
     least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
     largest = limits.max if top == reach.largest else native.type(np.ldexp(1.0, top))
