@@ -170,7 +170,7 @@ def test_one_of_two_arrays_is_extreme_at_a_time() -> None:
 
 def test_few_groups_take_turns_and_many_need_one_drawing() -> None:
     assert drawings(program(ALL), 5000)["rows"] == len(CHARACTERS) + len(ALIKE)
-    assert drawings(program(rmsnorm(300, 10)), 5000) == {"rows": 1, "special": 1, "scaled": SCALINGS}
+    assert drawings(program(rmsnorm(400, 10)), 5000) == {"rows": 1, "special": 1, "scaled": SCALINGS}
     assert drawings(program(rmsnorm(100, 10)), 5000)["rows"] == 1 + len(ALIKE)
     per_array = 2 + len(ALIKE)
     assert drawings(program(MATMUL), 5000)["rows"] == 2 * per_array, "each of two arrays, 24 and 40 groups"

@@ -10,8 +10,8 @@ _BEFORE_RETURN = rf"(?s)({HEAD}[^;{{]*\)\n\{{\n.*?)(    return 0;\n\}})"
 _PARALLEL = r"pd_parallel_for\("
 
 
-def _left(name: str, code: str, kind: str) -> Plant:
-    """A call that ends with ``code``."""
+def left(name: str, code: str, kind: str) -> Plant:
+    """A call that ends with ``pd_planted()``, which ``code`` defines."""
     return Plant(kind, name, C, _BEFORE_RETURN, r"\1    pd_planted();\n\2", helper=code, shows="execution")
 
 
@@ -35,24 +35,24 @@ def _register(name: str, x86: str, arm: str) -> Plant:
 CALLER = (
     _register("first-saved-register-changed", "movl $5, %ebx", "mov x19, #5"),
     _register("last-saved-register-changed", "movl $5, %r15d", "mov x28, #5"),
-    _left(
+    left(
         "x87-in-single-precision",
         "#include <stdint.h>\nPD_INLINE void pd_planted(void)\n{\n#ifdef __x86_64__\n"
         '    const uint16_t single = 0x007f;\n    __asm__ volatile("fldcw %0" :: "m"(single));\n#endif\n}',
         "floating-point state left changed",
     ),
-    _left(
+    left(
         "signals-left-blocked",
         "#include <signal.h>\nPD_INLINE void pd_planted(void)\n{\n    sigset_t all;\n    sigfillset(&all);\n"
         "    pthread_sigmask(SIG_BLOCK, &all, NULL);\n}",
         "process left changed",
     ),
-    _left(
+    left(
         "file-left-open",
         "#include <unistd.h>\n__attribute__((unused)) static void pd_planted(void)\n{\n    (void)!dup(1);\n}",
         "process left changed",
     ),
-    _left(
+    left(
         "memory-left-allocated",
         "#include <stdlib.h>\nstatic void *volatile pd_kept;\nPD_INLINE void pd_planted(void)\n{\n"
         "    pd_kept = malloc(4096);\n}",

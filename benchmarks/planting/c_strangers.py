@@ -5,14 +5,13 @@ from __future__ import annotations
 import re
 
 from planting.c_calls import HEAD
-from planting.c_process import CALLER
+from planting.c_process import left
 from planting.c_vectors import FIRST_OUTPUT, LANE_BY_LANE
 from planting.plant import Plant, Shows, instead
 
 C = ("c",)
 _VECTORS = r"pd_(avx512|avx2|neon|sve)\.h"
 _PARALLEL = r"pd_parallel_for\("
-_BEFORE_RETURN, _LEFT = CALLER[0].pattern, CALLER[0].change
 _ENTRY = HEAD + r"[^;{]*\)\n\{\n"
 
 # -- values ------------------------------------------------------------------------------------------
@@ -258,7 +257,7 @@ ARGUMENTS = (
 def _left(kind: str, name: str, includes: str, code: str) -> Plant:
     """A call that ends with ``code``."""
     function = f"{includes}PD_INLINE void pd_planted(void)\n{{\n    {code}\n}}"
-    return Plant(kind, name, C, _BEFORE_RETURN, _LEFT, helper=function, shows="execution")
+    return left(name, function, kind)
 
 
 def _assembly(name: str, x86: str, arm: str) -> Plant:

@@ -176,6 +176,15 @@ REASONS: Sequence[Reason] = (
         r"(?s)u\[0\] = (?:(?!\bt_p_p\b).)*\Z",
     ),
     Reason(
+        r"areas-overlap",
+        r"batchnorm1",
+        r"\bt_p_p = ",
+        "the first area is written after the second was read for the last time, and read for the last time by"
+        " pd_parallel_for, which returns when all threads are done, before the second is set again",
+        r"(?s)float \*restrict const u = \(float \*\)\(pd_base \+ 0\);(?:(?!\bu\b).)*"
+        r"\bu\[0\] = (?:(?!\bt_p_p\b).)*\Z",
+    ),
+    Reason(
         r"exp-not-clamped-above",
         r"swiglu",
         r"^x = pd_max_number_f32v\(",
@@ -232,7 +241,7 @@ OF_C: Sequence[Reason] = (
         " tried), in the numerator and in s; roundings of additions to zero are allowed, which are exact",
     ),
     Reason(
-        r"areas-overlap|areas-at-one-offset",
+        r"areas-overlap(-by-a-line)?|areas-at-one-offset",
         r"matmul",
         r"\bb_r(_2)? = ",
         "the first area is read for the last time before the second is first written, and pd_parallel_for"

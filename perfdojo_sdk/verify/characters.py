@@ -45,6 +45,8 @@ NANS = tuple(
     float(bits.view(np.float64))
     for bits in np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF80000_20000000], np.uint64)
 )
+#: Numbers of less than 2^-4.7 of the limit that stay below it together, with room for many ordinary ones.
+_SUMMED = 24
 #: Special values of IEEE arithmetic.
 SPECIALS = (np.nan, np.inf, -np.inf, -0.0, 0.0, *NANS[1:])
 #: The share of special elements where no element can hide another.
@@ -110,10 +112,15 @@ def _zeros(mixture: _Mixture, chosen: Array) -> None:
     mixture.factors[chosen] = 0
 
 
-def _constant(mixture: _Mixture, chosen: Array) -> None:
-    count = len(chosen)
-    mixture.factors[chosen] = 0
-    mixture.terms[chosen] = mixture.powers(count, -10, 10) * mixture.signs(count)
+def _constant(low: float, high: float) -> _Character:
+    """Equal numbers."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        count = len(chosen)
+        mixture.factors[chosen] = 0
+        mixture.terms[chosen] = mixture.powers(count, low, high) * mixture.signs(count)
+
+    return character
 
 
 def _around(centre: float) -> _Character:
@@ -213,6 +220,14 @@ def _anywhere(mixture: _Mixture, chosen: Array) -> Array:
     return mixture.rng.integers(0, mixture.groups.size, len(chosen))
 
 
+def _large_in_all(mixture: _Mixture, chosen: Array) -> None:
+    """Elements of about a sixteenth of the largest number, as many as no order of their sum can overflow."""
+    numbers = np.repeat(chosen, _SUMMED)
+    most, count = mixture.range.largest, len(numbers)
+    values = mixture.powers(count, most - 3.95, most - 3.7) * mixture.rng.choice([-1.0, 1.0], count)
+    mixture.set(numbers, _anywhere(mixture, numbers), values)
+
+
 def _specials(*kinds: float, position: Callable[[_Mixture, Array], Array] = _near_end) -> _Character:
     """One infinity or NaN, or a zero of either sign."""
 
@@ -302,7 +317,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _far(-1),
     _dominated(_first, 0, 4),
     _mixed(lambda r: r.smallest, lambda r: r.largest),
-    _constant,
+    _constant(-10, 10),
     _dominated(_near_end, 0, 20),
     _far(1),
     _scaled(-74, -50),
@@ -331,6 +346,10 @@ CHARACTERS: tuple[_Character, ...] = (
     _specials(*NANS, position=_anywhere),
     _both_infinities,
     _ended,
+    _large_in_all,
+    _dominated(_anywhere, 0, 4),
+    _constant(-100, 100),
+    _large_in_all,
 )
 
 

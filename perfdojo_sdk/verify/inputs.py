@@ -73,7 +73,7 @@ _RANGES = (8, 4, 2, 1)
 #: Most elements of one array that are drawn one by one; a larger array repeats them.
 _DRAWN = 1 << 20
 #: Most statement instances for all drawings of one class, and most drawings.
-_INSTANCES, _DRAWINGS = 10**7, 40
+_INSTANCES, _DRAWINGS = 10**7, 44
 #: Limits on all sets of the class levels: statement instances, bytes; wanted numbers of groups and elements.
 _LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 << 28, 1 << 13, 1 << 16
 #: Bytes for one element of an input or output, with its expected result.
