@@ -163,7 +163,7 @@ def test_denormal_numbers_are_computed_by_several_threads() -> None:
         assert isinstance(artifact, Artifact), artifact
         report = verify_numeric(program, program, artifact, RUNNER, {}, CORE_DIALECT, threads=(1, 2))
         assert report.ok == (planted == text), report.problem
-    assert "2 threads" in report.problem
+    assert " threads: " in report.problem, "on one thread there is nothing to see"
 
 
 def test_drawn_numbers_of_threads_are_others_for_other_seeds() -> None:
