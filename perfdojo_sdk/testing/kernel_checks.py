@@ -129,6 +129,9 @@ def _problems(context: Context, cases: Sequence[Case]) -> list[str]:
         return []
     if len(cases) == 1:
         return [f"{cases[0].name}: {problem}\n{cases[0].game.program}"]
+    named = re.search(r"\bk(\d+)_", problem)  # an array of one of them
+    if named and int(named[1]) < len(cases) and (found := _problems(context, [cases[int(named[1])]])):
+        return found
     half = len(cases) // 2
     parts = _problems(context, cases[:half]) or _problems(context, cases[half:])
     names = ", ".join(case.name for case in cases)
