@@ -123,16 +123,22 @@ REASONS: Sequence[Reason] = (
         "numerator, and 2 in the sum",
     ),
     Reason(
+        r"nan-to-zero-loaded",
+        r"rmsnorm",
+        r"^(q\w*) = \1 \+ (pd_load\w*\(&x\[[^]]*\]\)) \* \2;",
+        "the other factor is the same element: zero times NaN is NaN",
+    ),
+    Reason(
         r"(below-1e-30|denormals)-to-zero-loaded",
         r"rmsnorm",
         r"^q\w* = q\w* \+ (pd_load\w*\(&x\[[^]]*\]\)) \* \1;",
         "the square of such a number is less than half of the smallest denormal",
     ),
     Reason(
-        r"(below-1e-30|denormals)-to-zero-loaded",
+        r"((below-1e-30|denormals)-to-zero|zero-to-tiny)-loaded",
         _NORMS,
         r"^q\w* = q\w* \+ \((pd_load\w*\(&x\[[^]]*\]\)) - (\S+)\) \* \(\1 - \2\);",
-        "a distance moves by less than 1e-30, and its square by nothing beside the epsilon",
+        "a distance moves by 1e-30 at most, and its square by nothing beside the epsilon and the square",
     ),
     Reason(
         r"exponent-of-2-to-the-minus-40-loaded",

@@ -357,6 +357,15 @@ ASSEMBLY_REASONS: Sequence[Reason] = (
     ),
     Reason(
         r"fence-dropped",
+        r".*",
+        r"^fence$",
+        "before any stream starts, the FPU loads numbers in a loop; loads are served after all stores of the"
+        " core that stand before them",
+        r"    sw \w+, \d+\(sp\)\n¶    fence\n(?:(?!.*scfgwi).*\n)*?(\.L\w+):\n"
+        r"(?:(?!.*scfgwi).*\n)*?    flw .*\n(?:(?!.*scfgwi).*\n)*?    bne \w+, \w+, \1\n",
+    ),
+    Reason(
+        r"fence-dropped",
         r"dlayernorm",
         r"^fence$",
         "stores leave in the order of the program, four at a time; of the last four, the first is to element "
