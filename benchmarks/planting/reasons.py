@@ -13,6 +13,16 @@ from planting.reasons_assembly import ASSEMBLY_REASONS
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
 _NORMS = r"(layer|batch)norm\d"
+#: A store of two or three elements, and a store right behind them in the next statement.
+_FOLLOWED_BY_NEXT = (
+    r"¶ *pd_store_first_f32v\(&([cy])\[([^\]]*?)(?:"
+    + "|".join(
+        (rf" \+ {k}" if k else "") + rf"\], {n}, .*\n *pd_store(?:_first)?_f32v\(&\1\[\2 \+ {k + n}\]"
+        for n in (2, 3)
+        for k in range(1000)
+    )
+    + ")"
+)
 #: Faults in numbers that are negative, or 2 and larger.
 _ABOVE_ONE = (
     r"hundredth-near-fifty|between-5-and-6|between-minus-6-and-minus-5|exponent-of-(512|2-to-the-60)"
@@ -161,17 +171,11 @@ REASONS: Sequence[Reason] = (
         r"\A(?![\s\S]*^ *x_r = (?!pd_load_first_f32v\(|pd_splat_f32v\(0\.0f\)))",
     ),
     Reason(
-        r"tail-spills-into-the-next-row",
-        r"bmm",
-        r"^pd_store_first_f32v\(&c\[",
+        r"tail-spills-into-the-next-row|tail-store-one-more",
+        r"bmm|conv\d",
+        r"^pd_store_first_f32v\(&[cy]\[",
         "the next statement writes that cell",
-        "¶ *(?:"
-        + "|".join(
-            rf"pd_store_first_f32v\(&c\[i0\*147 \+ {k}\], 3, .*\n"
-            rf" *pd_store_first_f32v\(&c\[i0\*147 \+ {k + 3}\]"
-            for k in range(147)
-        )
-        + ")",
+        _FOLLOWED_BY_NEXT,
     ),
     Reason(
         r"areas-at-one-offset",
