@@ -99,7 +99,7 @@ REASONS: Sequence[Reason] = (
         "the square of what is that far from any finite mean of the row overflows all the same",
     ),
     Reason(
-        r"largest-exponent-loaded",
+        r"largest-(exponent|to-infinity|halved)-loaded",
         _NORMS,
         r"^q\w* \+?= ",
         "the square of its distance from any finite mean of the row overflows all the same; where the mean is"
@@ -270,6 +270,13 @@ OF_C: Sequence[Reason] = (
 
 #: Reasons for 64-bit Arm.
 OF_ARM: Sequence[Reason] = (
+    Reason(
+        r"tail-stores-whole-vector",
+        r"bmm|conv\d",
+        r"^pd_store_first_f32v\(&[cy]\[",
+        "a vector has four lanes, and the next statement writes the cells of the last ones",
+        r"\A(?=[\s\S]*^#include \"pd_(?:neon|sve)\.h\")[\s\S]*" + _FOLLOWED_BY_NEXT,
+    ),
     Reason(
         r"infinity-of-one-sign-stored",
         r"relu(_ffn)?",
