@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
+from numeric_checks import check
 from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
@@ -324,3 +325,24 @@ def test_results_of_other_terms_share_what_is_not_finite(
     run = Measurement({"y": np.array([got], np.float32)}, (), "measured", "", 1)
     found = judge("rows", 1, run, Outcome((Piece("y", far),), 0.0), False, other_terms)
     assert (not found.problem) == right, found.problem
+
+
+FOUR = """kernel k(x) -> y
+x f32 [300,4] heap
+y f32 [300] heap
+
+300
+| y[{0}] = 0
+| 4 y[{0}] += x[{0},{1}]
+"""
+
+
+@pytest.mark.parametrize(("order", "right"), [("0 2 1 3", True), ("3 2 1 0", True), ("0 1 2", False)])
+def test_what_cancels_in_one_order_leaves_what_another_order_rounds_away(order: str, right: bool) -> None:
+    """Of x, -x and a small number, double precision in the order of the text may keep nothing."""
+    lines = "".join(f"| y[{{0}}] = y[{{0}}] + x[{{0}},{k}]\n" for k in order.split())
+    transformed = FOUR.rpartition("| 4")[0] + lines
+    steps = "".join(f"y[i] += x[4 * i + {k}];" for k in order.split())
+    body = f"for (int i = 0; i < 300; i++) {{ y[i] = 0; {steps} }}"
+    report = check(FOUR, body, transformed)
+    assert report.ok == right, report.problem
