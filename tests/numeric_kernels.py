@@ -158,14 +158,16 @@ def program(text: str) -> Program:
     return parse(text)
 
 
-def look(text: str, body: str, seed: int = 0, nan_may_differ: bool = False) -> NumericReport:
+def look(
+    text: str, body: str, seed: int = 0, nan_may_differ: bool = False, executions: bool = False
+) -> NumericReport:
     """Leg 2's opinion of a kernel whose body is ``body``."""
     root = program(text)
 
     def specs(names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         return tuple(ArraySpec(n, root.buffer_of[n].shape, root.buffer_of[n].dtype) for n in names)
 
-    types = {"f32": "float", "i32": "int"}
+    types = {"f32": "float", "i32": "int", "u32": "unsigned"}
     kinds = {n: types[root.buffer_of[n].dtype] for n in (*root.inputs, *root.outputs)}
     arrays = [f"const {kinds[n]} *{n}" for n in root.inputs] + [f"{kinds[n]} *{n}" for n in root.outputs]
     code = f"""#include <limits.h>
@@ -180,7 +182,17 @@ size_t pd_k_workspace_bytes(int threads) {{ return 0; }}
     assert isinstance(artifact, Artifact), artifact
     accuracy = {"exp": 2.0, "log": 2.0, "tanh": 2.0, "erf": 2.0}  # what the C library is trusted to do
     return verify_numeric(
-        root, root, artifact, RUNNER, accuracy, CORE_DIALECT, seed, (1,), nan_may_differ, forks=True
+        root,
+        root,
+        artifact,
+        RUNNER,
+        accuracy,
+        CORE_DIALECT,
+        seed,
+        (1,),
+        nan_may_differ,
+        forks=True,
+        executions=executions,
     )
 
 

@@ -147,8 +147,11 @@ def test_every_character_is_drawn_where_there_are_groups_for_it() -> None:
     alone, masked = (~np.isfinite(rows)).sum(1) == 1, np.isneginf(rows).sum(1) > 1
     both = np.isposinf(rows).any(1) & np.isneginf(rows).any(1)
     assert alone.any() and masked.any() and both.any() and not masked.all()
-    assert (finite | alone | masked | both).all()
+    assert (finite | alone | masked | both | np.isposinf(rows).all(1)).all()
     assert np.isneginf(rows).all(1).any(), "every element masked"
+    assert np.isposinf(rows).all(1).any(), "for a minimum"
+    ends = [(rows == sign * np.finfo(np.float32).max).all(1).any() for sign in (-1, 1)]
+    assert all(ends), "neither extreme starts from another number than an infinity"
     assert (~np.isfinite(rows[alone]))[:, :150].any(), "not only near the end"
     whole = finite & (rows == np.rint(rows)).all(1) & (large > 0) & (large < 10)
     assert whole.any(), "few different numbers"

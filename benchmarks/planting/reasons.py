@@ -57,7 +57,7 @@ REASONS: Sequence[Reason] = (
         "only -inf is less, and a row of nothing else is NaN either way: exp(-inf + inf), or 0/0",
     ),
     Reason(
-        r"below-minus-1e37-to-infinity-loaded",
+        r"(below-minus-1e37-to-infinity|negative-infinity-to-largest)-loaded",
         r"relu",
         r"pd_max_number_f32v\(0\.0f, pd_load",
         "the maximum with 0 of any negative number is 0, and so is that of -inf",
@@ -278,10 +278,10 @@ OF_ARM: Sequence[Reason] = (
         r"\A(?=[\s\S]*^#include \"pd_(?:neon|sve)\.h\")[\s\S]*" + _FOLLOWED_BY_NEXT,
     ),
     Reason(
-        r"infinity-of-one-sign-stored",
+        r"(infinity-of-one-sign|between-minus-6-and-minus-5)-stored",
         r"relu(_ffn)?",
         r"pd_max_number_f32v\(0\.0f, [^()]*\)\);$",
-        "what is stored is a maximum with zero, which is never -inf",
+        "what is stored is a maximum with zero, which is never negative",
     ),
     Reason(
         r"exp-between-minus-(86-and-minus-85|100-and-minus-99)",
@@ -340,6 +340,15 @@ GRID_REASONS: Sequence[Reason] = (
         r"swiglu",
         r"",
         "exp of that is added to one, where less than 2^-25 is nothing",
+    ),
+    Reason(
+        r"one-memory-for-all-blocks",
+        r"conv1",
+        r"f_r",
+        "all blocks write the same numbers there: the filter, at places that depend on the thread alone",
+        r"\A(?=[\s\S]*const int i1 = pd_block % \d+;\n *const int i0 = pd_block / \d+;\n(?![\s\S]*pd_block))"
+        r"[\s\S]*¶ *PD_SHARED\(float, \d+, f_r\);(?:(?!\bf_r\[[^\]]*\] = )[\s\S])*"
+        r"\bf_r\[[^\]]*\] = f\[(?:(?!\bi[01]\b)[^\]])*\];(?![\s\S]*\bf_r\[[^\]]*\] = )",
     ),
     Reason(
         r"block-barrier-dropped|warp-barrier-for-block",

@@ -177,7 +177,8 @@ EXPONENTIAL = (
         "exp-coefficient",
         BOTH,
         r"PD_F\(splat\)\((\d\.\d{8}e-\d)f\);",
-        times(1, 1 + 1e-5),
+        # The small one is the lower part of another number, whose last digit may have an error by itself.
+        lambda m: times(1, 1 + (1e-4 if float(m[1]) < 1e-3 else 1e-5))(m),
         "pd_exp.h",
         r"pd_exp_f32",
         _OWN_EXP,

@@ -108,10 +108,6 @@ def _plain(mixture: _Mixture, chosen: Array) -> None:
     """As drawn."""
 
 
-def _zeros(mixture: _Mixture, chosen: Array) -> None:
-    mixture.factors[chosen] = 0
-
-
 def _constant(low: float, high: float) -> _Character:
     """Equal numbers."""
 
@@ -243,8 +239,18 @@ def _both_infinities(mixture: _Mixture, chosen: Array) -> None:
     mixture.set(chosen, _last(mixture, chosen), np.full(len(chosen), -np.inf))
 
 
-def _all_masked(mixture: _Mixture, chosen: Array) -> None:
-    mixture.terms[chosen] = -np.inf
+def _all(value: float) -> _Character:
+    """Equal elements, each ``value``."""
+
+    def character(mixture: _Mixture, chosen: Array) -> None:
+        mixture.terms[chosen], mixture.factors[chosen] = value, 0
+
+    return character
+
+
+def _all_extreme(mixture: _Mixture, chosen: Array) -> None:
+    """Equal elements, each the largest finite number or its negative."""
+    mixture.terms[chosen], mixture.factors[chosen] = mixture.largest * mixture.signs(len(chosen)), 0
 
 
 def _whole(mixture: _Mixture, chosen: Array) -> None:
@@ -310,7 +316,7 @@ def _cancelling(mixture: _Mixture, chosen: Array) -> None:
 #: each of them at some time.
 CHARACTERS: tuple[_Character, ...] = (
     _dominated(_last, 0, 4),
-    _zeros,
+    _all(0.0),
     _around(-200),
     _scaled(-14, -7),
     _dominated(_last, 0, 4, -1),
@@ -340,7 +346,7 @@ CHARACTERS: tuple[_Character, ...] = (
     _specials(0.0, -0.0, np.inf, -np.inf, np.nan),
     _dominated(_first, 0, 20, -1),
     _dominated(_at_border, 0, 4, -1),
-    _all_masked,
+    _all(-np.inf),
     _whole,
     _specials(np.inf, -np.inf, position=_anywhere),
     _specials(*NANS, position=_anywhere),
@@ -350,6 +356,8 @@ CHARACTERS: tuple[_Character, ...] = (
     _dominated(_anywhere, 0, 4),
     _constant(-100, 100),
     _large_in_all,
+    _all(np.inf),
+    _all_extreme,
 )
 
 
@@ -363,7 +371,7 @@ def _every_other(first: int) -> _Character:
 #: effects of one group on another.
 ALIKE: tuple[_Character, ...] = (
     _around(-200),
-    _zeros,
+    _all(0.0),
     _lowest,
     _least,
     _every_other(0),
@@ -428,7 +436,7 @@ def _apply(mixture: _Mixture, values: Array, dtype: str) -> None:
         values *= groups.each(mixture.factors).astype(values.dtype)
         values += groups.each(mixture.terms).astype(values.dtype)
     if dtype == "f16":
-        np.clip(values, -mixture.largest, mixture.largest, out=values)
+        np.clip(values, -mixture.largest, mixture.largest, out=values, where=np.isfinite(values))
     _finish(mixture, values)
 
 
@@ -498,7 +506,7 @@ def _halfway(steps: Array, rng: Generator) -> Array:
 def _levels(count: int, dtype: str, rng: Generator) -> Array:
     """Numbers of both signs, evenly over the whole range of the dtype, more closely where limits of functions
     lie: over its powers of two around 1, and over the numbers whose exponential it holds, and some more; one
-    in sixteen where exponentials begin another power of two."""
+    in sixteen where exponentials begin another power of two, one close to 1, where logarithms are small."""
     reach = RANGES[dtype]
     share = (rng.permutation(count) + rng.random(count)) / max(count, 1)
 
@@ -510,7 +518,9 @@ def _levels(count: int, dtype: str, rng: Generator) -> Array:
     around, whole = powers(-14, 10, within), powers(reach.smallest, reach.largest + 0.99, within)
     found = np.select(parts, [within * _EXPONENTIALS[dtype], around], whole)
     halfway = _halfway(rng.standard_normal(count) * 8, rng)
-    return np.where(rng.permutation(count) % 16 == 0, halfway, found)
+    near_one = 1 + np.exp2(-rng.uniform(1, DIGITS[dtype], count)) * np.sign(share)
+    turn = rng.permutation(count) % 16
+    return np.select([turn == 0, turn == 1], [halfway, near_one], found)
 
 
 def spread(values: Array, dtype: str, rng: Generator) -> None:
@@ -548,9 +558,10 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     kind = rng.permutation(count) % 8
     size = np.ldexp(np.ones(count), exponents.astype(np.int32)).astype(native)
     below, above = np.nextafter(size, native.type(0)), np.nextafter(size, native.type(np.inf))
-    # Half of the ordinary ones lie where numbers have a whole part and another one.
-    near_one = np.where(rng.random(count) < 0.5, size, np.exp2(rng.uniform(-1, 1, count) * DIGITS[dtype]))
-    ordinary = (near_one * (1 + rng.random(count))).astype(native)
+    # Ordinary ones of any size, of those with a whole part and another one, and of those with an exponential.
+    partly = np.exp2(rng.uniform(-1, 1, count) * DIGITS[dtype])
+    scales = np.choose(rng.integers(0, 3, count), [size, partly, np.full(count, _EXPONENTIALS[dtype] / 2)])
+    ordinary = (scales * (1 + rng.random(count))).astype(native)
     limits = np.finfo(native)
     least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
     largest = limits.max if top == reach.largest else native.type(np.ldexp(1.0, top))
@@ -592,14 +603,15 @@ def single(values: Array, groups: Groups, dtype: str, rng: Generator, literals: 
 
 def select_one(values: Array, groups: Groups, rng: Generator) -> None:
     """Factors that let the numbers of another array pass through sums of products unchanged: half of the
-    groups have a single 1 and otherwise zeros, a quarter only zeros of either sign, an eighth only ones, an
-    eighth a large power of two."""
+    groups have a single 1 (or a large power of two) and otherwise zeros, a quarter only zeros of either sign,
+    an eighth only ones, an eighth only the large power."""
     if groups.apart:
         groups = Groups(groups.shape, tuple(range(values.ndim)))
     turn = rng.permutation(groups.count) % 8
     values[...] = groups.each(np.select([turn == 5, turn == 6, turn == 7], [-0.0, 1.0, _LARGE_POWER], 0.0))
     chosen = np.flatnonzero(turn < 4)
-    groups.first(values)[groups.places(chosen, rng.integers(0, groups.size, len(chosen)))] = 1
+    ones = np.where(turn[chosen] == 3, _LARGE_POWER, 1.0)
+    groups.first(values)[groups.places(chosen, rng.integers(0, groups.size, len(chosen)))] = ones
 
 
 def enlarge_some(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:

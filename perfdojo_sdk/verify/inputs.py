@@ -39,7 +39,7 @@ from perfdojo_sdk.verify.characters import (
     spread,
 )
 from perfdojo_sdk.verify.groups import Array, Groups, kept_dimensions
-from perfdojo_sdk.verify.zeros import undivided
+from perfdojo_sdk.verify.zeros import shift_counts, undivided
 
 #: Single precision holds every integer below this one.
 EXACT_INTEGERS = 2**24
@@ -148,11 +148,14 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
     rng = np.random.default_rng([seed, *name.encode()])
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, zeros, literals = _all_groups(program), undivided(program), _literals(program)
+    counts = shift_counts(program)
     for array in program.inputs:
         dtype = program.buffer_of[array].dtype
         target = out[array].reshape(sets, *groups[array].shape)
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
+            if array in counts:
+                target[...] %= bits(dtype)
             continue
         values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
         _normal(rng, values)
@@ -200,7 +203,7 @@ def draw(
     drawn = out if out is not None else {n: _empty(program, n) for n in program.inputs}
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, large, zeros = _all_groups(program), _large(program, floats), undivided(program)
-    turns, literals = _turns(large), _literals(program)
+    turns, literals, counts = _turns(large), _literals(program), shift_counts(program)
     for index, array in enumerate(program.inputs):
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
@@ -209,6 +212,8 @@ def draw(
             if name == "rows" and dtype != "bool":
                 # Of several arrays, each has another character.
                 _whole_rows(rng, target, dtype, groups[array], number + 3 * index, array in zeros)
+            if array in counts:
+                target[...] %= bits(dtype)
             continue
         if name == "scaled":
             part, parts = min(floats.index(array), 1), _parts(floats)

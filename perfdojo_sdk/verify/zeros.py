@@ -8,7 +8,7 @@ could have made the zero, so a product counts as zero only if a factor may be ze
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -24,23 +24,33 @@ _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor"
 
 def undivided(program: Program) -> frozenset[str]:
     """Integer inputs by which nothing is divided, directly or through values computed from them."""
+    return frozenset(program.inputs) - _operands(program, ("div", "rem"))
+
+
+def shift_counts(program: Program) -> frozenset[str]:
+    """Integer inputs that numbers are shifted by, directly or through values computed from them."""
+    return _operands(program, ("shl", "shr"))
+
+
+def _operands(program: Program, names: Collection[str]) -> frozenset[str]:
+    """Inputs that the second operands of these operations on integers are computed from."""
     statements = [node for _, node in program.walk() if isinstance(node, Statement)]
-    divisors = {
+    found = {
         program.buffer_of[read.access.array].name
         for statement in statements
         for part in walk(statement.value)
-        if isinstance(part, Operation) and part.name in ("div", "rem") and part.dtype not in FLOAT_DTYPES
+        if isinstance(part, Operation) and part.name in names and part.dtype not in FLOAT_DTYPES
         for read in walk(part.arguments[1])
         if isinstance(read, Read)
     }
     for _ in statements:
-        known = len(divisors)
+        known = len(found)
         for statement in statements:
-            if program.buffer_of[statement.target.array].name in divisors:
-                divisors |= {program.buffer_of[read.array].name for read in statement.reads}
-        if len(divisors) == known:
+            if program.buffer_of[statement.target.array].name in found:
+                found |= {program.buffer_of[read.array].name for read in statement.reads}
+        if len(found) == known:
             break
-    return frozenset(n for n in program.inputs if program.buffer_of[n].name not in divisors)
+    return frozenset(n for n in program.inputs if program.buffer_of[n].name in found)
 
 
 def signed_outputs(program: Program, inputs: Mapping[str, Array]) -> frozenset[str]:

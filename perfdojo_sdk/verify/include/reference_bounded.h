@@ -195,12 +195,20 @@ static inline int N(quotient_certain)(NUM a, NUM b)
 #undef ROUNDINGS_OF_DIV
 #define ROUNDINGS_OF_DIV (RECIPROCALS ? 2 + 2 * U : 1)
 
+/* True for the quotient of numbers of F that is one, too; with RECIPROCALS the divisor is a power of two. */
+static inline int N(unrounded_quotient)(W v, W a, W b)
+{
+    int by_power = !RECIPROCALS | (N(representable)(1 / b) & (1 / b * b == 1));
+    return N(unrounded_product)(v) & (v * b == a) & by_power;
+}
+
 /* A quotient by zero is infinite with either sign, since the language does not determine the sign of the zero. */
 static inline NUM N(num_div)(NUM a, NUM b)
 {
     W v = a.v / b.v, passed = (a.e + WIDE_(fabs)(v) * b.e) / (WIDE_(fabs)(b.v) - b.e);
     W e = N(rounding)(v, passed, ROUNDINGS_OF_DIV, N(underflow)(v, passed, N(sign_known)(a) & N(sign_known)(b)));
     if (RECIPROCALS) e += (WIDE_(fabs)(a.v) + a.e) * ETA;
+    e = (a.e + b.e == 0) & N(unrounded_quotient)(v, a.v, b.v) ? 0 : e;
     int nonzero = WIDE_(fabs)(b.v) > b.e;
 #if OUTCOMES
     if (N(finite_)(b.v) && !nonzero) return N(over_zero)(v, a, b);
@@ -236,7 +244,7 @@ RARE NUM N(root_near_zero)(NUM a, W v)
 static inline NUM N(num_sqrt)(NUM a)
 {
     W v = WIDE_(sqrt)(a.v), e = a.e > 0 ? a.e / (v + WIDE_(sqrt)(a.v - a.e)) : 0;
-    NUM x = {.v = v, .e = N(rounding)(v, e, 1, 0)};
+    NUM x = {.v = v, .e = (a.e == 0) & N(unrounded_product)(v) & (v * v == a.v) ? 0 : N(rounding)(v, e, 1, 0)};
     if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a));
     else if (a.v - a.e < 0) x = N(root_near_zero)(a, v);
     return N(with_others_of)(x, a, WIDE_(sqrt), 0, 1);
