@@ -4,8 +4,8 @@
  * legal compilation may compute. With OUTCOMES it also holds the other possible results if an intermediate result
  * overflows (reference_outcomes.h), and the bound stays the one without overflow; without OUTCOMES such a number has
  * an infinite bound.
- * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), UNROUNDED (1 if sums and
- * products that need no rounding add nothing to the bound), DTYPE, F (its C type), W (the wider type), WIDE_(f)
+ * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), UNROUNDED (1 if sums,
+ * products, quotients and roots that need no rounding add nothing to the bound), DTYPE, F (its C type), W (the wider type), WIDE_(f)
  * (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the last place, relative), ETA (half
  * the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound), BITS (an unsigned type of its size), the
  * error in ulp of the functions below (EXP_ULP, LOG_ULP), and the rows of the table of operations that are written
