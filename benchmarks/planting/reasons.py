@@ -342,6 +342,21 @@ GRID_REASONS: Sequence[Reason] = (
         "exp of that is added to one, where less than 2^-25 is nothing",
     ),
     Reason(
+        r"guard-dropped",
+        r"conv\d",
+        r"^if \(pd_thread < \d+\) \{$",
+        "the further threads set registers of their own to zero, which nothing reads",
+        r"^    float (y_w)\[\d+\];\n[\s\S]*¶if \(pd_thread < \d+\) \{\n"
+        r"(?: *PD_UNROLL\n| *for \(.*\) \{\n)+ *\1\[[^\]]*\] = 0\.0f;\n[ }\n]*^    \}\n",
+    ),
+    Reason(
+        r"index-in-eight-bits",
+        r"batchnorm1",
+        r"\bt_p_m\[.*\bu\[",
+        "each array of this line has at most 64 elements",
+        r"\A(?=[\s\S]*\(float, \d\d?, t_p_m\))(?![\s\S]*\(float, \d{3,}, (?:q_p|t_p_m|u)\))",
+    ),
+    Reason(
         r"one-memory-for-all-blocks",
         r"conv1",
         r"f_r",
