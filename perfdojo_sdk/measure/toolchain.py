@@ -171,16 +171,16 @@ def probe_compiler() -> Probe:
     """The doctor's probe of a C compiler: it answers, and compiles a function."""
     try:
         toolchain = find_toolchain()
-        _require_code(toolchain)
+        require_code(toolchain, COMPILER_VARIABLE)
     except UnavailableError as error:
         return Probe("C compiler", "", error.what, error.hint)
     return Probe("C compiler", toolchain.version)
 
 
 @lru_cache
-def _require_code(toolchain: Toolchain) -> None:
+def require_code(toolchain: Toolchain, variable: str) -> None:
     """:class:`UnavailableError` when the compiler makes no code of the smallest function; asked once for each
-    compiler that does."""
+    compiler that does. ``variable`` of the environment names another one."""
     try:
         made = toolchain.compile({"probe.c": "int pd_probe(void) { return 0; }\n"})
     except OSError as error:
@@ -191,7 +191,7 @@ def _require_code(toolchain: Toolchain) -> None:
         raise UnavailableError(
             "PD-M001",
             f"{command} compiles nothing: {why}",
-            hint=f"repair it, or name a gcc or clang in {COMPILER_VARIABLE}",
+            hint=f"repair it, or name a gcc or clang in {variable}",
         )
 
 
