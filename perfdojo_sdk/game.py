@@ -171,7 +171,8 @@ class Game:
         """
         if not self.undone:
             why = "nothing was undone since the last move that was played"
-            raise MoveError("PD-T009", "there is nothing to put back", why=why)
+            hint = "`replay GAME` prints the moves; `insert` plays one in the middle"
+            raise MoveError("PD-T009", "there is nothing to put back", why=why, hint=hint)
         *before, last = self.undone
         return replace(self, trace=history.redo(self.trace, self.rules, last), undone=tuple(before))
 

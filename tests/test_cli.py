@@ -86,6 +86,10 @@ WRONG_USAGE = [
     (("show", SMALL, "--as", "graph", "--format", "latex"), "--as graph has the formats svg, dot, not latex"),
     (("undo", "g.json", "one"), "'NUMBER'"),
     (("db", "prune", "--keep", "x"), "'--keep'"),
+    (("db",), "Missing command"),
+    (("plugins",), "Missing command"),
+    (("cluster",), "Missing command"),
+    (("db", "--frob"), "No such option: --frob"),
     (("kernels", "--no-plugin"), "--no-plugin needs the name of a plugin"),
 ]
 
@@ -100,11 +104,16 @@ def test_wrong_usage(cli: Cli, words: tuple[str, ...], said: str) -> None:
 @pytest.mark.parametrize(("words", "said"), WRONG_USAGE, ids=[" ".join(w) for w, _ in WRONG_USAGE])
 def test_wrong_usage_as_json(cli: Cli, words: tuple[str, ...], said: str) -> None:
     """A program that asked for JSON gets it, whatever is wrong."""
-    first = 2 if words[0] == "db" else 1
-    outcome = cli(*words[:first], "--json", *words[first:])
-    error = outcome.data["error"]
-    assert outcome.code == 2 and error["code"] == "PD-C010" and said in error["what"]
-    assert said in outcome.err and "Traceback" not in outcome.err
+    for first in {1, 2} if words[0] == "db" else {1}:
+        outcome = cli(*words[:first], "--json", *words[first:])
+        error = outcome.data["error"]
+        assert outcome.code == 2 and error["code"] == "PD-C010" and said in error["what"]
+        assert said in outcome.err and "Traceback" not in outcome.err
+
+
+def test_json_may_stand_before_the_command_of_a_command(cli: Cli) -> None:
+    assert cli("plugins", "--json", "list").data == cli("plugins", "list", "--json").data
+    assert "Usage: perfdojo-sdk plugins" in cli("plugins", "--json", "--help").out
 
 
 @pytest.mark.parametrize(

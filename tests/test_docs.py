@@ -18,8 +18,10 @@ import yaml
 from command_line import ROOT
 from pages import CONSOLE, Reader, agrees, changes
 from paper_target import QUICK
+from test_candidates import evaluated
 from toy_target import perfdojo_toy
 
+from benchmarks.records import conditions
 from perfdojo_sdk.cli import COMMANDS
 from perfdojo_sdk.hookspecs import specs
 from perfdojo_sdk.hookspecs.abilities import ABILITIES
@@ -30,6 +32,7 @@ from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.database import Records
 from perfdojo_sdk.store.records import LegResult, Verification
 from perfdojo_sdk.testing.conformance import CHECKS
 
@@ -89,6 +92,21 @@ def test_the_kernel_of_the_documentation_is_called_from_c_and_python(
     names: dict[str, Any] = {}
     exec(compile(python.replace('"mine"', repr(str(tmp_path / "mine"))), "library.md", "exec"), names)
     assert (names["y"] == 128).all()
+
+
+def test_the_records_of_the_documentation_are_found_in_a_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stored under the name that builds and searches give to the kernel."""
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs" / "records.md").read_text(encoding="utf-8")
+    [python] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    [kernel] = select("softmax[24576,512]", load_plugins().operators)
+    key = conditions().model_copy(update={"kernel": kernel.name, "target": "x86_avx512"})
+    with Records("records.sqlite") as records:
+        records.candidates.put(evaluated(key=key, search="annealing"))
+    exec(compile(python, "records.md", "exec"), {})
+    assert capsys.readouterr().out == "0.002 annealing\n"
 
 
 def test_the_vendor_guide_leads_from_nothing_to_a_library(

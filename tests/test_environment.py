@@ -83,6 +83,16 @@ def test_an_illegal_move_is_refused_with_its_reason(plugins: Plugins) -> None:
         opened(plugins).step(Move.of("split_scope", "nowhere", factor=2))
 
 
+def test_what_is_no_move_is_refused_in_words(plugins: Plugins) -> None:
+    environment = opened(plugins)
+    for wrong in ("split_scope(s0, factor=2)", 1, environment.moves()[0]):
+        with pytest.raises(
+            TypeError, match=r"takes a Move or None, not \w+; for example moves\(\)\[0\]\.move"
+        ):
+            environment.step(wrong)  # type: ignore[arg-type]
+    assert environment.game.trace.steps == ()
+
+
 def test_forks_are_independent(plugins: Plugins) -> None:
     environment = opened(plugins)
     environment.step(environment.moves()[0].move)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome
+from command_line import Outcome, clear
 from paper_target import Paper, build, entry
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
@@ -406,6 +406,18 @@ def test_faults_cross_processes() -> None:
 
 
 # -- the command line ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("value", ["abc", "-1", "nan"])
+@pytest.mark.parametrize("command", [("bench", "relu[4,4]"), ("targets",), ("plugins", "doctor")])
+def test_a_wrong_limit_is_said_before_any_plugin_is_loaded(
+    cli: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], value: str
+) -> None:
+    monkeypatch.setenv(VARIABLE, value)
+    outcome = cli(*command, plugins="toy")
+    clear(outcome, 1, "PD-G031")
+    assert f"{VARIABLE} is '{value}'" in outcome.err and outcome.out == ""
+    assert "   why: " in outcome.err and "   try: " in outcome.err
 
 
 def test_a_build_whose_expert_failed_says_so_and_ends_with_six(

@@ -134,6 +134,22 @@ def test_a_number_that_leaves_nothing_to_do(name: str) -> None:
         gymnasium.make("PerfDojo/Kernel-v0", **{**MADE, name: 0})
 
 
+@pytest.mark.parametrize("action", [1.5, 1.0, "1", None, np.float32(1), np.array([1, 2])], ids=repr)
+def test_an_action_that_is_no_integer_is_refused(action: Any) -> None:
+    environment = gymnasium.make("PerfDojo/Kernel-v0", **MADE, disable_env_checker=True)
+    observation, _ = environment.reset(seed=0)
+    with pytest.raises(TypeError, match="an action is an integer"):
+        environment.step(action)
+    assert environment.unwrapped.game.program.text == observation["program"]
+
+
+@pytest.mark.parametrize("action", [1, np.int64(1), np.uint8(1), np.array(1)], ids=repr)
+def test_any_integer_is_an_action(action: Any) -> None:
+    environment = gymnasium.make("PerfDojo/Kernel-v0", **MADE)
+    observation, _ = environment.reset(seed=0)
+    assert environment.step(action)[0]["program"] != observation["program"]
+
+
 # -- copies ----------------------------------------------------------------------------------------
 
 SIMULATED = {"kernel": "dsum[4,4]", "target": "riscv_snitch", "most_moves": 6, "actions": 64}
@@ -172,6 +188,15 @@ def test_a_misspelt_transformation_is_refused() -> None:
     assert refused.value.code == "PD-A004" and "split_scope" in refused.value.hint
     with pytest.raises(PolicyError):
         open_environment(load_plugins(), "relu", "x86_avx2", by_lines, Policy(only=frozenset({"nonsense"})))
+
+
+def test_a_text_in_place_of_names_is_refused() -> None:
+    with pytest.raises(PolicyError, match="which is a text") as refused:
+        gymnasium.make("PerfDojo/Kernel-v0", **MADE, only="split_scope")
+    assert refused.value.code == "PD-A004" and "only=('split_scope',)" in refused.value.hint
+    policy = Policy(only="split_scope")  # type: ignore[arg-type]
+    with pytest.raises(PolicyError, match="which is a text"):
+        open_environment(load_plugins(), "relu", "x86_avx2", by_lines, policy)
 
 
 def test_whoever_goes_on_after_the_last_move_is_told_so_again() -> None:

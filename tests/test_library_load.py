@@ -355,6 +355,16 @@ def test_a_manifest_that_lies_is_refused(
     assert words in str(caught.value)
 
 
+def test_code_of_another_processor_is_not_sent_to_targets_in_emulation(copy: Path) -> None:
+    """``targets`` also lists those as running here, and their libraries are refused in turn."""
+    edit(copy, lambda m: m.update(machine="z80"))
+    with pytest.raises(LibraryError) as caught:
+        load_library(copy)
+    assert caught.value.code == "PD-L006"
+    assert "a target of this processor" in caught.value.hint and "emulation" in caught.value.hint
+    assert "`perfdojo-sdk targets`" not in caught.value.hint
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "[" * 100_000, "\x00"])
 def test_a_file_that_is_no_manifest(copy: Path, content: str) -> None:
     (copy / "manifest.json").write_text(content)

@@ -1,4 +1,7 @@
-"""Any identifier names an array: in every generator, in headers for users, and in leg 2's references."""
+"""Any identifier names an array: in every generator, in headers for users, and in leg 2's references.
+
+Headers for users compile by themselves, whatever the dtypes of their arrays.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,14 @@ import pytest
 
 from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, support_text
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import NUMBERS
 from perfdojo_sdk.codegen.packaging import header
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.tokens import MAX_NAME, RESERVED
 from perfdojo_sdk.hookspecs.services import Packable
-from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest, Target
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Measurement, RunRequest, Target
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -142,11 +146,26 @@ def test_a_header_with_any_name_is_one_in_both_languages(tmp_path: Path) -> None
         CEmitter(copies(CORE_DIALECT, NAMES[k:]), f"pd_case{k}", CORE_DIALECT).source() for k in range(3)
     ]
     kernels = [Packable(source.symbol, "copies", source) for source in sources]
-    text = header("names", kernels)
-    (tmp_path / "names.h").write_text(f"#include <signal.h>\n#include <complex.h>\n{text}", encoding="utf-8")
+    compiles_in_both_languages(
+        f"#include <signal.h>\n#include <complex.h>\n{header('names', kernels)}", tmp_path
+    )
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+def test_a_header_includes_the_types_of_its_arrays(dtype: str, tmp_path: Path) -> None:
+    if shutil.which("g++") is None:
+        pytest.skip("needs g++")
+    given, made = ArraySpec("x", (4,), "f32"), ArraySpec("y", (4,), dtype)
+    for inputs, outputs in ((given, made), (made, given)):
+        source = KernelSource("pd_f", (inputs,), (outputs,), "", "c")
+        compiles_in_both_languages(header("alone", [Packable("f", "f", source)]), tmp_path)
+
+
+def compiles_in_both_languages(text: str, folder: Path) -> None:
+    (folder / "names.h").write_text(text, encoding="utf-8")
     for command in (["g++", "-x", "c++"], ["gcc", "-std=c11", "-x", "c"]):
         options = ["-Wall", "-Wextra", "-Werror", "-fsyntax-only", "names.h"]
-        subprocess.run([*command, *options], cwd=tmp_path, check=True, timeout=60)
+        subprocess.run([*command, *options], cwd=folder, check=True, timeout=60)
 
 
 def test_the_references_of_the_numeric_leg_take_any_name() -> None:

@@ -242,6 +242,16 @@ def test_doctor_without_a_compiler_names_the_command_that_brings_one(
     assert outcome.code == 3 and "missing  C compiler" in outcome.out and "PERFDOJO_CC" in outcome.out
 
 
+def test_doctor_does_not_take_a_version_for_a_compiler(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that answers --version, reports success and makes nothing."""
+    monkeypatch.setenv("PERFDOJO_CC", "/bin/true")
+    outcome = cli("plugins", "doctor", "--target", "toy", plugins="toy")
+    assert outcome.code == 3 and "missing  C compiler: /bin/true compiles nothing" in outcome.out
+    assert "try: repair it, or name a gcc or clang in PERFDOJO_CC" in outcome.out
+    for command in ("verify", "bench"):
+        clear(cli(command, "relu[4,4]", "--target", "toy", plugins="toy"), 3, "PD-G004")
+
+
 def test_what_is_not_required_does_not_stop_a_target(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     meter = Probe("power meter", "", "no such file", "modprobe rapl", required=False)
     chip = plugin("chip", targets=lambda: [target("a")], doctor_probes=lambda target: [meter])

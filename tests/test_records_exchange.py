@@ -377,6 +377,30 @@ def test_errors_of_the_commands(cli: Cli, tmp_path: Path) -> None:
     assert cli("db", "export", "-", "--json", "--db", "r.sqlite").code == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--older-than", days) for days in ("100001", "1000000", "1e300", "inf", "nan", "-1", "week")),
+        ("--keep", str(2**63)),
+    ],
+)
+def test_a_number_that_nothing_can_be_older_or_faster_than_is_refused(
+    cli: Cli, option: str, value: str
+) -> None:
+    filled("r.sqlite").close()
+    outcome = cli("db", "prune", option, value, "--dry-run", "--db", "r.sqlite", "--json")
+    assert (outcome.code, outcome.data["error"]["code"]) == (2, "PD-C010")
+    assert option in outcome.data["error"]["what"] and outcome.data["error"]["try"]
+    assert option in outcome.err and "Traceback" not in outcome.err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--older-than", "100000"), ("--keep", str(2**63 - 1))])
+def test_the_largest_number_keeps_all(cli: Cli, option: str, value: str) -> None:
+    filled("r.sqlite").close()
+    outcome = cli("db", "prune", option, value, "--db", "r.sqlite", "--json")
+    assert outcome.data == {"timed": 0, "failed": 0, "left": 4, "dry_run": False}
+
+
 def test_a_database_that_others_write_into_is_exported_whole(tmp_path: Path) -> None:
     """An export is no snapshot; what was there when it began is in it."""
     with Records(tmp_path / "r.sqlite") as records:

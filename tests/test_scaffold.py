@@ -74,7 +74,7 @@ def test_the_command_says_what_it_wrote_and_what_comes_next(cli: Cli, tmp_path: 
     assert 'pip install -e "abacus[test]"' in text.out and "--target abacus" in text.out
 
 
-@pytest.mark.parametrize("name", ["paper", "toy", "torn", "sdk"])
+@pytest.mark.parametrize("name", ["paper", "toy", "torn", "sdk", "perfdojo_sdk"])
 def test_a_taken_name_is_refused(cli: Cli, name: str, tmp_path: Path) -> None:
     outcome = cli("plugins", "new", name)
     clear(outcome, 1, "PD-G012")

@@ -76,6 +76,17 @@ def test_a_compiler_that_does_not_work_is_not_available(cli: Cli, monkeypatch: p
     clear(cli("build-library", *TOY, "-o", "library", plugins="toy"), 3, "PD-L020")
 
 
+def test_a_program_that_does_not_compile_has_advice(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from perfdojo_sdk.hookspecs.types import Failure
+    from perfdojo_sdk.measure.native_runner import NativeRunner
+
+    monkeypatch.setattr(NativeRunner, "compile", lambda *_: Failure("compile", "too hard"))
+    for command in ("verify", "bench"):
+        outcome = cli(command, "relu[4,4]", "--target", "toy", plugins="toy")
+        clear(outcome, 4, "PD-C006")
+        assert "why: compile: too hard" in outcome.err and "try: `perfdojo-sdk show" in outcome.err
+
+
 # -- what is imported ----------------------------------------------------------------------------------
 
 

@@ -252,6 +252,13 @@ def test_tune_through_the_installed_command(cli: Cli, plugin_folder: Path, tmp_p
     assert built.code == 0 and "taken from the records" in built.err
 
 
+def test_the_help_names_the_command_that_lists_the_searches(cli: Cli) -> None:
+    said = " ".join(cli("tune", "--help").out.split())
+    assert "`plugins show perfdojo_sdk` lists the SDK's searches" in said
+    shown = cli("plugins", "show", "perfdojo_sdk", "--json").data["searches"]
+    assert {"auto", "annealing", "perfllm"} <= set(shown)
+
+
 def test_what_a_user_can_get_wrong(cli: Cli) -> None:
     clear(cli("tune", "softmax[4,4]", "--target", "toy", "--search", "nobody", plugins="toy"), 3, "PD-G007")
     clear(cli("tune", "layernorm", "--target", "toy", plugins="toy"), 1, "PD-C008")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command_line import Outcome
+from command_line import Outcome, clear
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
-from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.errors import MoveError, ProgramError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules
 from perfdojo_sdk.core.transformations import GENERIC
@@ -73,3 +73,34 @@ def test_wrong_parameters_have_a_reason(move: Move, why: str) -> None:
     with pytest.raises(MoveError) as raised:
         rules.attempt(parse(TEXT), move)
     assert raised.value.code == "PD-T002" and why in raised.value.why
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "advice"),
+    [
+        ("8 4 y[{0},{1}] = x[{0},{1}+1]", "PD-P012", "change the subscript"),
+        ("8 4 x[{0},{1}] = 1", "PD-P013", "write into another array"),
+        ("8 4 t[{0},{1}] = 1", "PD-P013", "add a statement that writes it"),
+        ("8 4 y[{0},{1}] += 1", "PD-P013", "start with a plain write"),
+    ],
+)
+def test_a_program_that_is_refused_has_advice(body: str, code: str, advice: str) -> None:
+    declared, _, _ = TEXT.partition("\n\n")
+    with pytest.raises(ProgramError) as refused:
+        parse(f"{declared}\n\n{body}\n")
+    assert refused.value.code == code and advice in refused.value.hint
+
+
+def test_what_cannot_be_put_back_has_advice(cli: Cli) -> None:
+    assert cli("apply", "softmax[8,16]", "split_scope(s0, factor=2)", "-o", "g.json").code == 0
+    outcome = cli("redo", "g.json")
+    clear(outcome, 1, "PD-T009")
+    assert "   why: nothing was undone" in outcome.err and "   try: `replay GAME`" in outcome.err
+
+
+@pytest.mark.parametrize("command", ["show", "bench", "verify"])
+def test_a_name_that_is_no_folder_either_is_told_so(cli: Cli, command: str) -> None:
+    outcome = cli(command, "nofolder", plugins="toy")
+    clear(outcome, 1, "PD-K008")
+    assert "   why: no operator or list has this name, and no file or folder here" in outcome.err
+    assert "   try: " in outcome.err

@@ -272,7 +272,7 @@ def _run(name: str, words: list[str]) -> NoReturn:
     command = parser(name)
     with unwinding() as terminated:
         try:
-            command(args=words, prog_name=f"perfdojo-sdk {name}")
+            command(args=_own_words(command, words), prog_name=f"perfdojo-sdk {name}")
         except KeyboardInterrupt:
             sys.exit(TERMINATED if terminated() else INTERRUPTED)
         except SystemExit as leaving:
@@ -280,6 +280,16 @@ def _run(name: str, words: list[str]) -> NoReturn:
                 sys.exit(TERMINATED)
             raise
     sys.exit(OK)
+
+
+def _own_words(command: Any, words: list[str]) -> list[str]:
+    """The words with a ``--json`` that stands before a command's command put behind it."""
+    rest = words
+    while hasattr(command, "commands") and rest[:1] == ["--json"]:
+        rest = rest[1:]
+    if len(rest) == len(words) or not rest or rest[0].startswith("-"):
+        return rest
+    return [rest[0], "--json", *rest[1:]]
 
 
 def parser(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -25,6 +26,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Show, export, import, merge and prune records. Each command takes --json.",
 )
+
+#: Most days that `prune --older-than` takes, some 270 years: a date that far back exists.
+MOST_DAYS = 100_000
 
 Db = Annotated[str, place_option("the file in build/library, if there is one only")]
 Kernel = Annotated[str, typer.Option(help="Only this kernel, by its full name.", show_default=False)]
@@ -205,16 +209,32 @@ def _imported_text(imported: Imported) -> str:
 # -- prune ---------------------------------------------------------------------------------------
 
 
+def _days(text: str) -> float:
+    """The days of ``--older-than``. :class:`typer.BadParameter` unless they are from 0 to MOST_DAYS."""
+    try:
+        days = float(text)
+    except ValueError:
+        days = math.nan
+    if not 0 <= days <= MOST_DAYS:
+        raise typer.BadParameter(f"{text!r} is no number of days from 0 to {MOST_DAYS}")
+    return days
+
+
 @app.command()
 def prune(
     db: Db = "",
     older_than: Annotated[
-        float | None, typer.Option(metavar="DAYS", min=0, help="Evaluated longer ago.", show_default=False)
+        float | None,
+        typer.Option(metavar="DAYS", parser=_days, help="Evaluated longer ago.", show_default=False),
     ] = None,
     keep: Annotated[
         int | None,
         typer.Option(
-            metavar="N", min=0, help="Not among the N fastest of equal conditions.", show_default=False
+            metavar="N",
+            min=0,
+            max=2**63 - 1,
+            help="Not among the N fastest of equal conditions.",
+            show_default=False,
         ),
     ] = None,
     failures: Annotated[bool, typer.Option("--failures", help="What failed.")] = False,

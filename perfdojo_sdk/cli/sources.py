@@ -95,7 +95,11 @@ def compile_game(plugins: Plugins, game: Game) -> Artifact:
     artifact = plugins.guarded_runner(game.target).compile(source)
     if isinstance(artifact, Failure):
         what = f"{game.program.name} does not compile for {game.target.name}"
-        raise VerificationError("PD-C006", what, why=f"{artifact.reason}: {artifact.detail}")
+        hint = (
+            "`perfdojo-sdk show SOURCE --as code` prints what was compiled; "
+            f"`perfdojo-sdk plugins doctor --target {game.target.name}` tries the compiler"
+        )
+        raise VerificationError("PD-C006", what, why=f"{artifact.reason}: {artifact.detail}", hint=hint)
     return artifact
 
 

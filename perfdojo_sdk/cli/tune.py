@@ -45,7 +45,9 @@ def command(
     target: Annotated[
         str, typer.Option(help="Tune for this target, or for the best that can run here.")
     ] = "best",
-    search: Annotated[str, typer.Option(help="Who plays; `plugins list` shows all.")] = "auto",
+    search: Annotated[
+        str, typer.Option(help="Who plays; `plugins show perfdojo_sdk` lists the SDK's searches.")
+    ] = "auto",
     budget: Annotated[int, typer.Option(min=1, max=10**6, help="Most programs to evaluate, in all.")] = 1000,
     limit: Annotated[
         str, typer.Option("--time", help="Most time for the whole search: 90s, 10m, 2h.", show_default=False)

@@ -63,6 +63,9 @@ def shared_support(kernels: Sequence[Packable]) -> Mapping[str, str]:
 def header(name: str, kernels: Sequence[Packable]) -> str:
     """The C header of a library."""
     guard = f"{name.upper()}_H"
+    prototypes = [line for kernel in kernels for line in [*_prototype(kernel), ""]]
+    arrays = [array for kernel in kernels for array in (*kernel.source.inputs, *kernel.source.outputs)]
+    integers = any(C_TYPES.get(array.dtype, "").endswith("_t") for array in arrays)
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         " *",
@@ -76,15 +79,14 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
         f"#define {guard}",
         "",
         "#include <stddef.h>",
+        *(["#include <stdint.h>"] if integers else []),
         "",
         "#ifdef __cplusplus",
         'extern "C" {',
         "#endif",
         "",
     ]
-    for kernel in kernels:
-        lines += [*_prototype(kernel), ""]
-    lines += ["#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */"]
+    lines += [*prototypes, "#ifdef __cplusplus", "}", "#endif", "", f"#endif /* {guard} */"]
     return "\n".join(lines) + "\n"
 
 

@@ -176,6 +176,7 @@ def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Viola
                     f"the dimension holds 0 .. {size - 1}",
                     o.statement.id,
                     o.access.array,
+                    "change the subscript, the size of its scope or that of the array",
                 )
 
 
@@ -185,7 +186,8 @@ def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) 
         for o in occurrences:
             if o.writes:
                 what = f"input {o.access.array} is written"
-                yield Violation("PD-P013", what, o.statement.id, o.access.array)
+                hint = "inputs are only read: write into another array, which may start as a copy"
+                yield Violation("PD-P013", what, o.statement.id, o.access.array, hint)
 
 
 def _is_input(program: Program, buffer: Buffer) -> bool:
@@ -199,7 +201,8 @@ def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
     first = next(occurrences_of(frozenset(buffer.arrays), program.body), None)
     if first is None:
         if set(buffer.arrays) & set(program.outputs):
-            yield Violation("PD-P013", f"output {buffer.name} is never written", name=buffer.name)
+            hint = "add a statement that writes it, or take it out of the outputs"
+            yield Violation("PD-P013", f"output {buffer.name} is never written", name=buffer.name, hint=hint)
     elif not first.writes or first.statement.accumulate:
         yield Violation(
             "PD-P013",

@@ -33,6 +33,19 @@ class PolicyError(DojoError):
     """A policy names a transformation that does not exist."""
 
 
+def names_of(only: Iterable[str] | None) -> frozenset[str] | None:
+    """The transformations that a policy is limited to. :class:`PolicyError` for a text in place of several
+    names."""
+    if isinstance(only, str):
+        raise PolicyError(
+            "PD-A004",
+            f"a policy offers only {only[:80]!r}, which is a text",
+            why="`only` is a set of names, and each character of a text would count as one",
+            hint=f"put the name in brackets: only=({only[:80]!r},)",
+        )
+    return None if only is None else frozenset(only)
+
+
 @dataclass(frozen=True)
 class Policy:
     """A policy: the subset of the legal moves that is offered."""
@@ -44,7 +57,7 @@ class Policy:
 
     def check(self, rules: Rules) -> None:
         """:class:`PolicyError` when a name in :attr:`only` is none of the transformations of these rules."""
-        for name in sorted(self.only or ()):
+        for name in sorted(names_of(self.only) or ()):
             if name not in rules.transformations:
                 raise PolicyError(
                     "PD-A004",
@@ -102,8 +115,12 @@ class Environment:
     def step(self, move: Move | None) -> Outcome:
         """Play a move; None stops the game where it is.
 
-        :class:`MoveError` when the move is not legal or not on offer, or the game is over.
+        :class:`MoveError` when the move is not legal or not on offer, or the game is over. :class:`TypeError`
+        for what is no move.
         """
+        if not isinstance(move, Move | None):
+            kind = type(move).__name__
+            raise TypeError(f"step() takes a Move or None, not {kind}; for example moves()[0].move")
         if self.done:
             raise MoveError("PD-A001", "the game is over", hint="start again with reset()")
         if move is not None:

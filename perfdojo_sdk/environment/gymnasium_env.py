@@ -11,6 +11,8 @@ actions of an episode replay it. An action that the mask does not allow changes 
 from __future__ import annotations
 
 import copy
+import operator
+import reprlib
 import string
 from typing import Any
 
@@ -26,6 +28,7 @@ from perfdojo_sdk.environment.environment import (
     Outcome,
     Policy,
     PolicyError,
+    names_of,
     open_environment,
 )
 from perfdojo_sdk.plugins import Plugins, load_plugins
@@ -64,8 +67,8 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
         """``most``: the most that a move may change, one of :data:`MOST`. ``only``: names of the
         transformations on offer. ``actions``, ``characters``: bounds of the spaces; a move whose program has
         a longer text is not on offer. ValueError for another ``most`` and for a number below 1;
-        :class:`PolicyError` for a name in ``only`` that is no transformation, and for an initial program that
-        is longer than ``characters``.
+        :class:`PolicyError` where ``only`` is a text or has a name that is no transformation, and for an
+        initial program that is longer than ``characters``.
         """
         if most not in MOST:
             raise ValueError(f"most is {most!r}; choose one of {', '.join(MOST)}")
@@ -78,7 +81,7 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
             "most_moves": most_moves, "actions": actions, "characters": characters, "threads": threads,
             "render_mode": render_mode,
         }  # fmt: skip
-        policy = Policy(MOST[most], None if only is None else frozenset(only))
+        policy = Policy(MOST[most], names_of(only))
         self.game: Environment = open_environment(
             _plugins(target), kernel, target, clock, policy, most_moves, threads
         )
@@ -109,7 +112,8 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
         return self._observation(), self._info(self.game.outcome())
 
     def step(self, action: np.int64) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        offered, number = self._offered(), int(action)
+        """Play an action. :class:`TypeError` for one that is no integer."""
+        offered, number = self._offered(), _number(action)
         illegal = not 0 <= number <= len(offered) or self.game.done
         if illegal:
             outcome, reward = self.game.outcome(), 0.0
@@ -185,6 +189,17 @@ class KernelEnv(gymnasium.Env[Observation, np.int64]):
             "problem": outcome.time.problem,
             "speedup": outcome.reward,
         }
+
+
+def _number(action: Any) -> int:
+    """The number of an action. :class:`TypeError` for what is no integer, which would be rounded."""
+    try:
+        return operator.index(action)
+    except TypeError:
+        what = (
+            f"an action is an integer (0 stops, k plays the k-th move on offer), not {reprlib.repr(action)}"
+        )
+        raise TypeError(what) from None
 
 
 def _plugins(target: str) -> Plugins:

@@ -256,6 +256,7 @@ def _kernels(
 
 def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
     """The error for an unknown name, which may have been meant as a path."""
+    why = ""
     if _is_path(text):
         hint = "a path that holds blanks, commas or brackets stands in quotes"
     elif "/" in name or Path(name).exists():
@@ -263,8 +264,9 @@ def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
         hint = "a program ends in .dojo, a saved game in .json; `bench` takes the folder of a library, too"
         return SelectionError("PD-K009", f"{_shown(name)} is no program and no kernel", why=why, hint=hint)
     else:
+        why = "no operator or list has this name, and no file or folder here"
         hint = closest(name, known)
-    return SelectionError("PD-K008", f"unknown kernel {_shown(name)}", hint=hint)
+    return SelectionError("PD-K008", f"unknown kernel {_shown(name)}", why=why, hint=hint)
 
 
 def _items(text: str) -> Iterator[tuple[str, str | None]]:

@@ -120,7 +120,7 @@ def _check_machine(manifest: Manifest) -> None:
     missing = sorted(frozenset(manifest.cpu_flags) - machine().flags)
     if here != manifest.machine:
         why = f"its code is for {manifest.machine}, this processor is {here}"
-        hint = "load it on such a machine, or build one for a target that `perfdojo-sdk targets` runs"
+        hint = "load it on such a machine, or build one for a target of this processor, not one in emulation"
     elif missing:
         why = f"the processor has no {', '.join(missing)}"
         hint = "build a library on this machine"

@@ -114,7 +114,8 @@ def toolchain_of(target: Target, generator: CodeGenerator, runner: Runner) -> st
     artifact = runner.compile(generator.generate(program, "pd_probe"))
     if isinstance(artifact, Failure):
         what = f"the compiler of target {target.name} does not work"
-        raise UnavailableError("PD-L020", what, why=artifact.detail, hint="see: perfdojo-sdk targets")
+        hint = f"`perfdojo-sdk plugins doctor --target {target.name}` says what is missing"
+        raise UnavailableError("PD-L020", what, why=artifact.detail, hint=hint)
     return artifact.toolchain
 
 

@@ -143,7 +143,8 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
     compiled = subject.runner.compile(as_shipped.generate(small.program, artifact.symbol))
     if isinstance(compiled, Failure):
         what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
-        raise VerificationError("PD-C006", what, why=compiled.detail)
+        hint = "`perfdojo-sdk show SOURCE --as code` prints what was compiled at the full shape"
+        raise VerificationError("PD-C006", what, why=compiled.detail, hint=hint)
     return small, compiled
 
 

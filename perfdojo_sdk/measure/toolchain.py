@@ -168,11 +168,31 @@ def find_toolchain() -> Toolchain:
 
 
 def probe_compiler() -> Probe:
-    """The doctor's probe of a C compiler."""
+    """The doctor's probe of a C compiler: it answers, and compiles a function."""
     try:
-        return Probe("C compiler", find_toolchain().version)
+        toolchain = find_toolchain()
+        require_code(toolchain, COMPILER_VARIABLE)
     except UnavailableError as error:
         return Probe("C compiler", "", error.what, error.hint)
+    return Probe("C compiler", toolchain.version)
+
+
+@lru_cache
+def require_code(toolchain: Toolchain, variable: str) -> None:
+    """:class:`UnavailableError` when the compiler makes no code of the smallest function; asked once for each
+    compiler that does. ``variable`` of the environment names another one."""
+    try:
+        made = toolchain.compile({"probe.c": "int pd_probe(void) { return 0; }\n"})
+    except OSError as error:
+        made = Failure("compile", f"it cannot be started: {error.strerror or error}")
+    if isinstance(made, Failure):
+        command = shlex.join(toolchain.command)
+        why = made.detail.partition("\n")[0]
+        raise UnavailableError(
+            "PD-M001",
+            f"{command} compiles nothing: {why}",
+            hint=f"repair it, or name a gcc or clang in {variable}",
+        )
 
 
 @lru_cache

@@ -133,7 +133,12 @@ def limit_s() -> float:
     except ValueError:
         seconds = math.nan
     if not 0 < seconds < 1e9:
-        raise DojoError("PD-G031", f"{VARIABLE} is {given[:40]!r}, expected seconds", hint="unset it")
+        raise DojoError(
+            "PD-G031",
+            f"{VARIABLE} is {given[:40]!r}, expected seconds",
+            why="it limits one call of a plugin's code: a number above 0 and below 1e9",
+            hint=f"unset it, for {LIMIT_S:.0f} s; or set a number such as 60",
+        )
     return seconds
 
 

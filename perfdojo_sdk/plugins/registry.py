@@ -31,6 +31,7 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.plugins import discovery
 from perfdojo_sdk.plugins.calls import HookCalls
+from perfdojo_sdk.plugins.faults import limit_s
 from perfdojo_sdk.plugins.guarded_moves import GuardedTransformation
 from perfdojo_sdk.plugins.guards import GuardedGenerator, GuardedPass, GuardedRunner, GuardedVeto
 from perfdojo_sdk.plugins.plugin import BUILTIN, Plugin, Problem, own_plugin, sdk_fingerprint
@@ -47,8 +48,9 @@ def load_plugins(
     ``without`` names plugins to leave out; the environment variable ``PERFDOJO_PLUGINS=a,b``
     leaves out all others (the SDK's own and ``extra`` excepted). With ``strict``, the first
     problem is raised as :class:`UnavailableError`. What a person chose for the whole command
-    (:data:`.discovery.choice`) holds too.
+    (:data:`.discovery.choice`) holds too. :class:`DojoError` when the limit on their time is no number.
     """
+    limit_s()  # a wrong value is the user's mistake, and no plugin's problem
     wish = discovery.choice.get()
     plugins = Plugins(strict or wish.strict)
     plugins.add(own_plugin())

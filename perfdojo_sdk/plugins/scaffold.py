@@ -14,6 +14,7 @@ from pathlib import Path
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.hookspecs import API_VERSION
+from perfdojo_sdk.plugins.plugin import BUILTIN
 
 #: Template -> the file that it becomes; ``my_chip`` is replaced in both.
 FILES: Mapping[str, str] = {
@@ -63,6 +64,8 @@ def _check_name(name: str, taken: Collection[str]) -> None:
             f"and none of: {', '.join(sorted(_RESERVED))}",
             hint="for example my_chip",
         )
+    if name == BUILTIN:
+        raise _taken(name, "the SDK itself is called so, as a package and as a plugin")
     if name in taken:
         raise _taken(name, f"an installed plugin or target is called {name}")
     if importlib.util.find_spec(f"perfdojo_{name}") is not None:
@@ -70,7 +73,7 @@ def _check_name(name: str, taken: Collection[str]) -> None:
 
 
 def _taken(name: str, why: str) -> ScaffoldError:
-    hint = "choose another name, or uninstall that one; `plugins list` shows what is installed"
+    hint = "choose another name; `plugins list` shows what is installed"
     return ScaffoldError("PD-G012", f"the name {name} is taken", why=why, hint=hint)
 
 

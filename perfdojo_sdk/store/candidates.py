@@ -186,7 +186,10 @@ class CandidateLog(Protocol):
         ...
 
     def of(self, kernel: str, target: str) -> Iterator[Candidate]:
-        """All candidates of a kernel for a target, on any device, in the order of their first put."""
+        """All candidates of a kernel for a target, on any device, in the order of their first put.
+
+        ``kernel`` is a full name, with sizes and dtype: ``softmax_64x128_f32``.
+        """
         ...
 
 

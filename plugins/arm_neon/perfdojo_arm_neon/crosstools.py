@@ -16,7 +16,7 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.services import Probe
-from perfdojo_sdk.measure.toolchain import Toolchain, answering, words_of
+from perfdojo_sdk.measure.toolchain import Toolchain, answering, require_code, words_of
 
 #: Environment variable that names the cross compiler to use, with arguments if need be.
 COMPILER_VARIABLE = "PERFDOJO_AARCH64_CC"
@@ -32,11 +32,13 @@ def find_cross_compiler() -> Toolchain:
 
 
 def probe_cross_compiler() -> Probe:
-    """The doctor's probe of the cross compiler."""
+    """The doctor's probe of the cross compiler: it answers, and compiles a function."""
     try:
-        return Probe("cross compiler", find_cross_compiler().version)
+        toolchain = find_cross_compiler()
+        require_code(toolchain, COMPILER_VARIABLE)
     except UnavailableError as error:
         return Probe("cross compiler", "", error.why or error.what, error.hint)
+    return Probe("cross compiler", toolchain.version)
 
 
 @lru_cache

@@ -59,6 +59,13 @@ def test_a_compiler_that_is_none_is_said_to_be(monkeypatch: pytest.MonkeyPatch) 
     assert refused.value.code == "PD-M001" and "/nowhere/cc --fast" in refused.value.why
 
 
+def test_a_program_that_compiles_nothing_is_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It answers --version, and reports success."""
+    monkeypatch.setenv(crosstools.COMPILER_VARIABLE, "/bin/true")
+    ok, why, remedy = probes()["cross compiler"]
+    assert not ok and why.startswith("/bin/true compiles nothing") and crosstools.COMPILER_VARIABLE in remedy
+
+
 def test_it_is_never_the_best_target_where_it_is_emulated() -> None:
     assert SVE.capabilities.rank < TARGET.capabilities.rank < 0
 
