@@ -85,8 +85,8 @@ def test_some_magnitudes_are_powers_of_two_and_some_right_below() -> None:
 def test_exact_numbers_pass_into_results() -> None:
     """A matrix product of the drawn inputs yields each rare number, with either sign."""
     root = program(MATMUL)
-    drawn = {name: np.empty((64, *root.buffer_of[name].shape), np.float32) for name in root.inputs}
-    draw_sets(PASSING, root, 0, 64, drawn)
+    drawn = {name: np.empty((80, *root.buffer_of[name].shape), np.float32) for name in root.inputs}
+    draw_sets(PASSING, root, 0, 80, drawn)
     with np.errstate(over="ignore", invalid="ignore"):
         results = np.einsum("sik,skj->sij", drawn["a"], drawn["b"]).ravel()
     bits = results.view(np.uint32)
