@@ -339,7 +339,7 @@ y f32 [300] heap
 
 @pytest.mark.parametrize(("order", "right"), [("0 2 1 3", True), ("3 2 1 0", True), ("0 1 2", False)])
 def test_what_cancels_in_one_order_leaves_what_another_order_rounds_away(order: str, right: bool) -> None:
-    """Of x, -x and a small number, double precision in the order of the text may keep nothing."""
+    """Sums of x, -x and a small number: double precision in the order of the text may keep nothing."""
     lines = "".join(f"| y[{{0}}] = y[{{0}}] + x[{{0}},{k}]\n" for k in order.split())
     transformed = FOUR.rpartition("| 4")[0] + lines
     steps = "".join(f"y[i] += x[4 * i + {k}];" for k in order.split())

@@ -93,6 +93,12 @@ REASONS: Sequence[Reason] = (
         "the element is read again by its exponential, and is in the sum that all of the row has",
     ),
     Reason(
+        r"nan-to-zero-loaded",
+        r"softmax",
+        r"pd_exp_f32v\(pd_load\w*\(&x\[[^]]*\](?:, \d+)?\) - pd_splat_f32v\(m\)\)",
+        "the maximum, from which the element is subtracted, is NaN as well",
+    ),
+    Reason(
         r"(beyond-1e37|below-minus-1e37)-to-infinity-loaded",
         _NORMS,
         r"^q\w* \+?= ",
