@@ -214,6 +214,17 @@ def test_links_between_pages_lead_somewhere() -> None:
         assert (ROOT / target).exists(), target
 
 
+def test_the_glossary_stays_short() -> None:
+    """At most forty terms: who needs more would have to learn a language first."""
+    rows = [
+        line
+        for line in (ROOT / "docs" / "glossary.md").read_text("utf-8").splitlines()
+        if line.startswith("| ")
+    ]
+    terms = [row for row in rows if not row.startswith("| term |")]
+    assert 30 < len(terms) <= 40
+
+
 def test_the_map_of_files_names_files_that_are_there() -> None:
     package = ""
     for line in (ROOT / "docs" / "files.md").read_text(encoding="utf-8").splitlines():

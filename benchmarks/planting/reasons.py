@@ -13,13 +13,13 @@ from planting.reasons_assembly import ASSEMBLY_REASONS
 
 _ZERO_TAIL = r"pd_select_first_f32v\(\d+, pd_load_first_f32v\([^()]*\), pd_splat_f32v\(0\.0f\)\)"
 _NORMS = r"(layer|batch)norm\d"
-#: A store of two or three elements, and a store right behind them in the next statement.
+#: A store of a part of a vector, and a store right behind it in the next statement.
 _FOLLOWED_BY_NEXT = (
     r"¶ *pd_store_first_f32v\(&([cy])\[([^\]]*?)(?:"
     + "|".join(
         (rf" \+ {k}" if k else "") + rf"\], {n}, .*\n *pd_store(?:_first)?_f32v\(&\1\[\2 \+ {k + n}\]"
-        for n in (2, 3)
-        for k in range(1000)
+        for n in range(2, 16)
+        for k in range(600)
     )
     + ")"
 )
@@ -95,6 +95,13 @@ REASONS: Sequence[Reason] = (
     Reason(
         r"nan-to-zero-loaded",
         r"softmax",
+        r"^(s\w*) = \1 \+ pd_load\w*\(&e\[",
+        "a NaN in a row makes all its exponentials NaN, and an infinity all others zero: the sum is NaN, or"
+        " zero, and 0/0 is NaN",
+    ),
+    Reason(
+        r"nan-to-zero-loaded",
+        r"softmax",
         r"pd_exp_f32v\(pd_load\w*\(&x\[[^]]*\](?:, \d+)?\) - pd_splat_f32v\(m\)\)",
         "the maximum, from which the element is subtracted, is NaN as well",
     ),
@@ -151,7 +158,7 @@ REASONS: Sequence[Reason] = (
         "the square of such a number is less than half of the smallest denormal",
     ),
     Reason(
-        r"((below-1e-30|denormals)-to-zero|zero-to-tiny)-loaded",
+        r"((below-1e-30|denormals)-to-zero|zero-to-tiny|smallest-normal-exponent)-loaded",
         _NORMS,
         r"^q\w* = q\w* \+ \((pd_load\w*\(&x\[[^]]*\]\)) - (\S+)\) \* \(\1 - \2\);",
         "a distance moves by 1e-30 at most, and its square by nothing beside the epsilon and the square",
