@@ -143,7 +143,7 @@ FAULTS: Mapping[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", RIGHT)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_right_kernels_pass(name: str, seed: int) -> None:
-    report = look(*RIGHT[name], seed, executions=seed == 0)
+    report = look(*RIGHT[name], seed, executions=seed == 0 and name in ("remainder", "shifted"))
     assert report.ok, report.problem
 
 
