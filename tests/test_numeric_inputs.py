@@ -7,7 +7,8 @@ import pytest
 from numeric_kernels import ALL, DOWN, MATMUL, RELU, SHIFTED, SOFTMAX, program, rmsnorm
 
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, SCALINGS, spread
+from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS
+from perfdojo_sdk.verify.coverage import SCALINGS, spread
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
 from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, PASSING, classes, draw, draw_sets, drawings
 from perfdojo_sdk.verify.zeros import signed_outputs, undivided

@@ -14,6 +14,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.independent_rows import outermost_rows
+from perfdojo_sdk.verify.inputs import PASSING
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
@@ -346,3 +347,12 @@ def test_what_cancels_in_one_order_leaves_what_another_order_rounds_away(order: 
     body = f"for (int i = 0; i < 300; i++) {{ y[i] = 0; {steps} }}"
     report = check(FOUR, body, transformed)
     assert report.ok == right, report.problem
+
+
+@pytest.mark.parametrize(("name", "right"), [(PASSING, True), ("rows", False)])
+def test_only_where_numbers_cancel_exactly_the_original_may_be_the_less_exact(name: str, right: bool) -> None:
+    value, own = np.array([0.0]), np.array([2.5])
+    expected = Expected(value, own, np.array([1e-7]))
+    run = Measurement({"y": own.astype(np.float32)}, (), "measured", "", 1)
+    result = judge(name, 1, run, Outcome((Piece("y", expected),), 3e38), nan_may_differ=False)
+    assert bool(result.problem) != right, result.problem

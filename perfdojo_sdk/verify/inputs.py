@@ -22,23 +22,10 @@ from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, 
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.kernel_calls import CARRIER
-from perfdojo_sdk.verify.characters import (
-    ALIKE,
-    CHARACTERS,
-    RANGES,
-    SCALINGS,
-    SPECIALS,
-    enlarge_some,
-    insert_specials,
-    level,
-    mix,
-    mix_alike,
-    scale,
-    select_one,
-    single,
-    spread,
-)
+from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, enlarge_some, insert_specials, mix, mix_alike
+from perfdojo_sdk.verify.coverage import SCALINGS, level, scale, select_one, single, spread
 from perfdojo_sdk.verify.groups import Array, Groups, kept_dimensions
+from perfdojo_sdk.verify.mixture import RANGES, SPECIALS
 from perfdojo_sdk.verify.zeros import shift_counts, undivided
 
 #: Single precision holds every integer below this one.

@@ -31,11 +31,10 @@ from typing import assert_never
 
 from perfdojo_sdk.codegen.loops import nest_needs_no_proof
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
     Access,
-    AffineExpr,
     Cast,
     Expression,
     IndexValue,
@@ -53,6 +52,15 @@ from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
 from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
+from perfdojo_sdk.verify.reference_values import (
+    cast,
+    condition,
+    form_of,
+    input_name,
+    literal,
+    number_type,
+    output_name,
+)
 
 SYMBOL = "pd_reference"
 #: Arrays of a reference besides the program's own, under names that no program can have.
@@ -235,8 +243,8 @@ class _Emitter:
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
         # The program's own names may be words of C: everything of the program carries a prefix.
-        parameters = [f"const {C_TYPES[s.dtype]} *restrict {_name(s.name)}" for s in inputs]
-        parameters += [f"{C_TYPES[s.dtype]} *restrict {_result(s.name)}" for s in outputs]
+        parameters = [f"const {C_TYPES[s.dtype]} *restrict {input_name(s.name)}" for s in inputs]
+        parameters += [f"{C_TYPES[s.dtype]} *restrict {output_name(s.name)}" for s in outputs]
         once = list(self.once(parameters))
         yield from self.prelude()
         yield from self.functions
@@ -246,7 +254,7 @@ class _Emitter:
         yield "{"
         yield "    (void)workspace; (void)bytes; (void)threads;"
         yield f"    for (long b = 0; b < {self.batch}; b++)"
-        names = [*(_name(s.name) for s in inputs), *(_result(s.name) for s in outputs)]
+        names = [*(input_name(s.name) for s in inputs), *(output_name(s.name) for s in outputs)]
         sizes = [prod(s.shape) for s in (*inputs, *outputs)]
         ones = [f"{name} + b * {size}L" for name, size in zip(names, sizes, strict=True)]
         yield f"        if (run_one({', '.join(ones)})) return 1;"
@@ -268,7 +276,7 @@ class _Emitter:
         for buffer in filter(self.in_place, own):
             for part, kind in self.stored(buffer):
                 [output] = buffer.arrays
-                yield f"    {kind} *restrict b_{buffer.name}_{part} = {_result(f'{output}_{part}')};"
+                yield f"    {kind} *restrict b_{buffer.name}_{part} = {output_name(f'{output}_{part}')};"
         for array, kind, size in storage:
             yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
             yield f"    if (!{array}) return 1;"
@@ -279,7 +287,7 @@ class _Emitter:
                 yield from self.copy_out(name)
         for array, _, size in storage:
             yield f"    release({array}, {size});"
-        yield f"    *{_result(PEAK)} = peak_of(peak);"
+        yield f"    *{output_name(PEAK)} = peak_of(peak);"
         yield "    return 0;"
         yield "}"
 
@@ -310,14 +318,14 @@ class _Emitter:
         yield f"        const long at = {' + '.join([*address, '0L'])};"
         for part, _ in self.parts(buffer.dtype):
             wide = self.floats.get(buffer.dtype, {}).get("W") == "long double"
-            yield f"        {_result(f'{name}_{part}')}[{to}] = {_part(part, buffer, wide)};"
+            yield f"        {output_name(f'{name}_{part}')}[{to}] = {_part(part, buffer, wide)};"
         yield "    }"
         yield "    }"
 
     def row(self, level: int) -> str:
         """The iteration of a level in row r."""
         assert self.split
-        return f"(long){_name(ROWS)}[r * {len(self.split.sizes)} + {level}]"
+        return f"(long){input_name(ROWS)}[r * {len(self.split.sizes)} + {level}]"
 
     # -- the tree --------------------------------------------------------------------------
 
@@ -359,7 +367,8 @@ class _Emitter:
         inputs = sorted({access.array for access in accesses}.intersection(self.program.inputs))
         buffers = [self.program.buffer_of[access.array] for access in accesses]
         own = {b.name: b for b in buffers if not set(b.arrays) & set(self.program.inputs)}
-        arrays = [(_name(name), f"const {C_TYPES[self.program.buffer_of[name].dtype]}") for name in inputs]
+        dtypes = {name: self.program.buffer_of[name].dtype for name in inputs}
+        arrays = [(input_name(name), f"const {C_TYPES[dtype]}") for name, dtype in dtypes.items()]
         arrays += [
             (f"b_{name}_{part}", kind) for name, b in sorted(own.items()) for part, kind in self.stored(b)
         ]
@@ -394,9 +403,9 @@ class _Emitter:
 
     def together(self, scope: Scope, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
         """All lanes load before any of them stores."""
-        i, kind = f"i{len(scopes) - 1}", _number(statement.dtype)
+        i, kind = f"i{len(scopes) - 1}", number_type(statement.dtype)
         loop = f"    for (long {i} = 0; {i} < {scope.size}; {i}++) "
-        guarded = f"if ({_condition(statement)}) {{" if statement.guard else "{"
+        guarded = f"if ({condition(statement)}) {{" if statement.guard else "{"
         address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
         yield f"{{ {kind} lanes[{scope.size}];"
         yield loop + guarded
@@ -404,14 +413,14 @@ class _Emitter:
         yield f"    lanes[{i}] = x;"
         yield "    }"
         yield loop + guarded
-        yield f"    const long at = {_form(address)};"
+        yield f"    const long at = {form_of(address)};"
         yield f"    const {kind} x = lanes[{i}];"
         yield from self.put(statement)
         yield "    }"
         yield "}"
 
     def statement(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
-        yield f"if ({_condition(statement)}) {{" if statement.guard else "{"
+        yield f"if ({condition(statement)}) {{" if statement.guard else "{"
         yield from self.computed(statement, scopes)
         yield from self.put(statement)
         yield "}"
@@ -419,10 +428,10 @@ class _Emitter:
     def computed(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
         """The value ``x`` of the cell ``at`` afterwards."""
         buffer, dtype = self.program.buffer_of[statement.target.array], statement.dtype
-        yield f"    const long at = {_form(buffer.address(statement.target.subscripts))};"
-        yield f"    {_number(dtype)} x = {self.expression(statement.value)};"
+        yield f"    const long at = {form_of(buffer.address(statement.target.subscripts))};"
+        yield f"    {number_type(dtype)} x = {self.expression(statement.value)};"
         if statement.accumulate:
-            yield f"    {_number(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
+            yield f"    {number_type(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
             yield f"    x = {self.accumulation(statement, scopes)};"
         if statement.accumulate != "add" and buffer.name in self.summed:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
@@ -474,15 +483,15 @@ class _Emitter:
     def expression(self, value: Expression) -> str:
         match value:
             case Literal():
-                return _literal(value)
+                return literal(value)
             case IndexValue():
-                form = _form(value.index)
+                form = form_of(value.index)
                 floats = value.dtype in FLOAT_DTYPES
                 return f"integer_{value.dtype}({form})" if floats else f"wrap_{value.dtype}(whole_of({form}))"
             case Read():
                 return self.read(value.access)
             case Cast():
-                return _cast(value, self.expression(value.argument))
+                return cast(value, self.expression(value.argument))
             case Operation():
                 return self.operation(value)
             case _:
@@ -516,10 +525,10 @@ class _Emitter:
 
     def read(self, access: Access) -> str:
         buffer = self.program.buffer_of[access.array]
-        at = _form(buffer.address(access.subscripts))
+        at = form_of(buffer.address(access.subscripts))
         if access.array not in self.program.inputs:
             return self.load(buffer, at)
-        given = f"{_name(access.array)}[{at}]"
+        given = f"{input_name(access.array)}[{at}]"
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
 
@@ -557,10 +566,6 @@ def _headers() -> Mapping[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
 
 
-def _number(dtype: str) -> str:
-    return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
-
-
 def _part(part: str, buffer: Buffer, wide: bool) -> str:
     """A part of the cell ``at`` as an output holds it; of f64, rounded to a double, outwards.
 
@@ -578,55 +583,3 @@ def _part(part: str, buffer: Buffer, wide: bool) -> str:
     if wide and part == "e":
         held = f"fabsl({cell % 'v'}) - {cell % 'e'} > DBL_MAX ? 0 : {held}"
     return held
-
-
-def _cast(value: Cast, argument: str) -> str:
-    source, target = value.argument.dtype, value.dtype
-    if source == target:
-        return argument
-    if target in FLOAT_DTYPES:
-        function = f"convert_{source}" if source in FLOAT_DTYPES else "from_whole"
-        return f"{function}_{target}({argument})"
-    if source not in FLOAT_DTYPES:
-        return f"wrap_{target}({argument})"
-    if target == "bool":
-        return f"to_bool_{source}({argument})"
-    least, most = map(_integer, integer_bounds(target))
-    return f"to_whole_{source}({argument}, {least}, {most})"
-
-
-def _condition(statement: Statement) -> str:
-    return " && ".join(f"{_form(form)} >= 0" for form in statement.guard)
-
-
-def _form(index: AffineExpr) -> str:
-    parts = [f"i{level} * {coefficient}L" for level, coefficient in index.terms]
-    for quotient, coefficient in index.quotients:
-        sign = "%" if quotient.remainder else "/"
-        parts.append(f"({_form(quotient.dividend)}) {sign} {quotient.divisor}L * {coefficient}L")
-    return " + ".join([*parts, f"{index.constant}L"])
-
-
-def _literal(literal: Literal) -> str:
-    if literal.dtype not in FLOAT_DTYPES:
-        return f"whole_of({_integer(int(literal.value))})"
-    value = float(literal.value)
-    if value in (float("inf"), float("-inf")):
-        return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
-    if literal.dtype in STORED_DTYPES:
-        # It was f32 before it was rounded, which the bound has to know.
-        return f"convert_f32_{literal.dtype}(literal_f32((float){value!r}))"
-    return f"literal_{literal.dtype}(({C_TYPES[literal.dtype]}){value!r})"
-
-
-def _integer(value: int) -> str:
-    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
-
-
-def _name(array: str) -> str:
-    return f"a_{array}"
-
-
-def _result(array: str) -> str:
-    """The C name of an output, with a prefix, as an input may have the name of one of its parts."""
-    return f"r_{array}"

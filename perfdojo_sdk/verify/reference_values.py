@@ -1,0 +1,64 @@
+"""C of the values in a reference program: names, affine forms, constants and casts."""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
+from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal
+from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.verify.reference_types import C_TYPES
+
+
+def number_type(dtype: str) -> str:
+    return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
+
+
+def cast(value: Cast, argument: str) -> str:
+    source, target = value.argument.dtype, value.dtype
+    if source == target:
+        return argument
+    if target in FLOAT_DTYPES:
+        function = f"convert_{source}" if source in FLOAT_DTYPES else "from_whole"
+        return f"{function}_{target}({argument})"
+    if source not in FLOAT_DTYPES:
+        return f"wrap_{target}({argument})"
+    if target == "bool":
+        return f"to_bool_{source}({argument})"
+    least, most = map(integer, integer_bounds(target))
+    return f"to_whole_{source}({argument}, {least}, {most})"
+
+
+def condition(statement: Statement) -> str:
+    return " && ".join(f"{form_of(form)} >= 0" for form in statement.guard)
+
+
+def form_of(index: AffineExpr) -> str:
+    parts = [f"i{level} * {coefficient}L" for level, coefficient in index.terms]
+    for quotient, coefficient in index.quotients:
+        sign = "%" if quotient.remainder else "/"
+        parts.append(f"({form_of(quotient.dividend)}) {sign} {quotient.divisor}L * {coefficient}L")
+    return " + ".join([*parts, f"{index.constant}L"])
+
+
+def literal(literal: Literal) -> str:
+    if literal.dtype not in FLOAT_DTYPES:
+        return f"whole_of({integer(int(literal.value))})"
+    value = float(literal.value)
+    if value in (float("inf"), float("-inf")):
+        return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
+    if literal.dtype in STORED_DTYPES:
+        # It was f32 before it was rounded, which the bound has to know.
+        return f"convert_f32_{literal.dtype}(literal_f32((float){value!r}))"
+    return f"literal_{literal.dtype}(({C_TYPES[literal.dtype]}){value!r})"
+
+
+def integer(value: int) -> str:
+    return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+
+
+def input_name(array: str) -> str:
+    return f"a_{array}"
+
+
+def output_name(array: str) -> str:
+    """The C name of an output, with a prefix, as an input may have the name of one of its parts."""
+    return f"r_{array}"
