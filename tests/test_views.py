@@ -18,6 +18,7 @@ import pytest
 from snippets import DIALECT, RULES
 
 from perfdojo_sdk.core.domains import FLOAT64
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -29,6 +30,7 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -71,8 +73,11 @@ class Evaluator:
     def place(self, access: Access) -> tuple[dict[int, float], int]:
         buffer = self.program.buffer_of[access.array]
         depth = max(self.at, default=-1) + 1
-        where = buffer.address(access.subscripts).evaluate([self.at.get(l, 0) for l in range(depth)])
-        return self.cells[buffer.name], where
+        address = buffer.address(access.subscripts)
+        chosen = [(part, c) for part, c in address.quotients if isinstance(part, Lookup)]
+        plain = AffineExpr.of(address.coefficients, address.constant, address.divisions)
+        where = plain.evaluate([self.at.get(l, 0) for l in range(depth)])
+        return self.cells[buffer.name], where + sum(c * int(self.value(part.value)) for part, c in chosen)
 
     def value(self, value: Expression) -> float:
         if isinstance(value, Literal):
@@ -134,9 +139,12 @@ class Evaluator:
 
 
 def agree(program: Program, rng: Random) -> None:
-    inputs = {
-        name: [rng.uniform(-2, 2) for _ in range(program.buffer_of[name].cells)] for name in program.inputs
-    }
+    def drawn(name: str) -> list[float]:
+        buffer = program.buffer_of[name]
+        integers = buffer.dtype not in FLOAT_DTYPES
+        return [rng.randint(-9, 9) if integers else rng.uniform(-2, 2) for _ in range(buffer.cells)]
+
+    inputs = {name: drawn(name) for name in program.inputs}
     expected = interpret(program, inputs, FLOAT64, DIALECT)
     evaluator = Evaluator(program, inputs)
     evaluator.run(equations(program, DIALECT))

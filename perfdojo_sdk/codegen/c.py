@@ -24,7 +24,7 @@ from perfdojo_sdk.codegen.c_values import (
 )
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
-from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
@@ -230,7 +230,7 @@ class CEmitter:
 """
 
     def _kernel(self) -> str:
-        declared = [f"const {self._type(a)} *restrict {c_name(a)}" for a in self.program.inputs]
+        declared = [self._declared_input(a) for a in self.program.inputs]
         declared += [f"{self._type(a)} *restrict {c_name(a)}" for a in self.program.outputs]
         declared += ["void *workspace", "size_t workspace_bytes", "int threads"]
         self.function.lines += ["    " + line for line in self.prologue]
@@ -245,11 +245,20 @@ class CEmitter:
         if not self.requires:
             return "\n".join([f"{self.attribute}{head}", "{", *self.function.lines, "}", ""])
         here = f"{self.attribute}static __attribute__((noinline)) int pd_here_{self.symbol}({taken})"
-        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
+        names = [self.input_name(a) for a in self.program.inputs] + [c_name(a) for a in self.program.outputs]
         given = ", ".join([*names, "workspace", "workspace_bytes", "threads"])
         asked = f"    return pd_fits_{self.symbol}() ? pd_here_{self.symbol}({given}) : {OTHER_PROCESSOR};"
         lines = [here, "{", *self.function.lines, "}", "", f"PD_ANYWHERE {head}", "{", asked, "}", ""]
         return "\n".join(lines)
+
+    def _declared_input(self, array: str) -> str:
+        # The caller may pass one array as both, so that it is changed in place.
+        restricted = "" if array in self.program.in_out else "restrict "
+        return f"const {self._type(array)} *{restricted}{self.input_name(array)}"
+
+    def input_name(self, array: str) -> str:
+        """The C name of an input; of one that is an output too, of the array that the caller gives."""
+        return given_name(array) if array in self.program.in_out else c_name(array)
 
     def _type(self, array: str) -> str:
         return C_TYPES[self.program.buffer_of[array].dtype]
@@ -257,19 +266,23 @@ class CEmitter:
     def _enter(self) -> None:
         shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
         f = self.function
-        unused = [c_name(a) for a in self.program.inputs if not self.program.occurrences[a]]
+        unused = [c_name(a) for a in self.program.read_only if not self.program.occurrences[a]]
         if not shared and not slot:
             unused += ["workspace", "workspace_bytes"]
         if unused:
             f.line(", ".join(f"(void){name}" for name in unused) + ";")
         f.line(f"if (threads > {MAX_THREADS})")
         f.line(f"    return {TOO_MANY_THREADS};")
-        if not shared and not slot:
-            return
-        f.line("char *pd_base;")
-        f.line(f"threads = pd_enter(workspace, workspace_bytes, {shared}, {slot}, threads, &pd_base);")
-        f.line("if (threads == 0)")
-        f.line(f"    return {WORKSPACE_TOO_SMALL};")
+        if shared or slot:
+            f.line("char *pd_base;")
+            f.line(f"threads = pd_enter(workspace, workspace_bytes, {shared}, {slot}, threads, &pd_base);")
+            f.line("if (threads == 0)")
+            f.line(f"    return {WORKSPACE_TOO_SMALL};")
+        for array in self.program.outputs:
+            if array in self.program.in_out:
+                given, size = given_name(array), self.program.buffer_of[array].bytes
+                f.line(f"if ({given} != {c_name(array)})")
+                f.line(f"    __builtin_memcpy({c_name(array)}, {given}, {size});")
 
     # -- buffers ---------------------------------------------------------------------------------
 
@@ -301,7 +314,11 @@ class CEmitter:
     def cell(self, access: Access, point: Point) -> str:
         """The access as a C lvalue."""
         buffer = self.program.buffer_of[access.array]
-        return f"{c_name(buffer.name)}[{c_index(self.flat(access, point))}]"
+        return f"{c_name(buffer.name)}[{self.subscript(self.flat(access, point), point)}]"
+
+    def subscript(self, form: AffineExpr, point: Point) -> str:
+        """A form as a C expression of type ``int64_t``, run-time indices included."""
+        return c_index(form, lambda lookup: f"(int64_t){self.expression(lookup.value, point)}")
 
     # -- the tree --------------------------------------------------------------------------------
 
@@ -422,12 +439,12 @@ class CEmitter:
 
     def _captured(self, scope: Scope, point: Point) -> list[tuple[str, str]]:
         """(type, name) of the buffers and iterators that the body takes from around it."""
-        inside = {a.array for leaf in scope.leaves for a in (*leaf.statement.reads, leaf.statement.target)}
+        inside = scope.arrays
         fields: list[tuple[str, str]] = []
         for buffer in self.program.buffers:
             if inside.isdisjoint(buffer.arrays) or self.layout.home.get(buffer.name) == point.path:
                 continue
-            constant = "const " if buffer.name in self.program.inputs else ""
+            constant = "const " if buffer.name in self.program.read_only else ""
             fields.append((f"{constant}{C_TYPES[buffer.dtype]} *", c_name(buffer.name)))
         used = levels_of(scope, self.program)
         outer = [l for l in range(point.level - 1) if l in used and l not in point.constants]

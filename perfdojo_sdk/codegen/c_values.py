@@ -7,7 +7,7 @@ C's do not. A name such as ``pd_max_i32`` contains the operation and the dtype o
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
@@ -20,7 +20,9 @@ from perfdojo_sdk.core.expression import (
     Expression,
     Literal,
     Operation,
+    Quotient,
 )
+from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
 C_TYPES: Mapping[str, str] = {**NUMBERS, "bf16": "pd_bf16", "tf32": "pd_tf32"}
@@ -69,10 +71,18 @@ def _wrap(argument: Expression, text: str, least: int) -> str:
     return f"({text})" if infix and argument.precedence < least else text
 
 
-def c_index(index: AffineExpr) -> str:
-    """A form as a C expression over ``int64_t i0, i1 ...``; no dividend is negative."""
+def c_index(index: AffineExpr, lookup: Callable[[Lookup], str] | None = None) -> str:
+    """A form as a C expression over ``int64_t i0, i1 ...``; no dividend is negative.
+
+    ``lookup`` gives the C of run-time indices, which only subscripts of elements that are read have.
+    """
     parts = [_term(f"i{level}", coefficient) for level, coefficient in index.terms]
     for quotient, coefficient in index.quotients:
+        if isinstance(quotient, Lookup):
+            assert lookup, "a run-time index stands in a subscript of an element that is read"
+            parts.append(_term(lookup(quotient), coefficient))
+            continue
+        assert isinstance(quotient, Quotient)
         sign = "%" if quotient.remainder else "/"
         dividend = c_index(quotient.dividend)
         if " " in dividend or "*" in dividend:

@@ -49,7 +49,7 @@ def nest_needs_no_proof(program: Program, node: Node, level: int) -> bool:
 def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, AffineExpr, bool]]:
     """Statement, buffer, cell and whether it is written, for all accesses under a node."""
     for statement in (leaf.statement for leaf in node.leaves):
-        for access in (statement.target, *statement.reads):
+        for access in (statement.target, *statement.every_read):
             buffer = program.buffer_of[access.array]
             writes = access is statement.target
             yield statement, buffer.name, buffer.address(access.subscripts), writes

@@ -56,3 +56,8 @@ def c_name(name: str) -> str:
         return f"pd_user{name}_u"
     clash = name in _RESERVED or _PATTERN.fullmatch(name)
     return f"{name}_" if clash or name.endswith("_") else name
+
+
+def given_name(name: str) -> str:
+    """The C identifier for the values that a caller gives of an array that is input and output."""
+    return f"pd_given_{name}"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.c_values import C_TYPES
-from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.core.interface import MAX_THREADS, OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import ArraySpec, Failure, KernelSource, Runner
@@ -68,6 +68,7 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
     integers = any(C_TYPES.get(array.dtype, "").endswith("_t") for array in arrays)
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
+        *(_ABOUT_IN_OUT if any(map(_changes_in_place, kernels)) else ()),
         " *",
         f" * A kernel returns 0; {WORKSPACE_TOO_SMALL} when workspace_bytes is less than its query says;",
         f" * {OTHER_PROCESSOR} when this processor cannot run it; {TOO_MANY_THREADS} when it runs on threads",
@@ -90,11 +91,24 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
     return "\n".join(lines) + "\n"
 
 
+_ABOUT_IN_OUT = (
+    " * An array that is input and output has two parameters: pass it as both and it is changed in place;",
+    " * pass another array as pd_given_NAME and its content is copied first.",
+)
+
+
+def _changes_in_place(kernel: Packable) -> bool:
+    return not {a.name for a in kernel.source.inputs}.isdisjoint(a.name for a in kernel.source.outputs)
+
+
 def _prototype(kernel: Packable) -> list[str]:
     source = kernel.source
     described = ", ".join(_described(a) for a in source.inputs)
     results = ", ".join(_described(a) for a in source.outputs)
-    arguments = [f"const {C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.inputs]
+    both = {a.name for a in source.inputs} & {a.name for a in source.outputs}
+    names = [given_name(a.name) if a.name in both else c_name(a.name) for a in source.inputs]
+    kinds = [C_TYPES.get(a.dtype, "void") for a in source.inputs]
+    arguments = [f"const {kind} *{name}" for kind, name in zip(kinds, names, strict=True)]
     arguments += [f"{C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.outputs]
     arguments += ["void *workspace", "size_t workspace_bytes", "int threads"]
     return [

@@ -80,8 +80,10 @@ def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[t
 
 
 def _lone_quotient(form: AffineExpr) -> Quotient | None:
-    alone = not form.terms and not form.constant and len(form.quotients) == 1
-    return form.quotients[0][0] if alone and form.quotients[0][1] == 1 else None
+    if form.terms or form.constant or len(form.quotients) != 1:
+        return None
+    ((part, factor),) = form.quotients
+    return part if factor == 1 and isinstance(part, Quotient) else None
 
 
 def _may_be_equal(
@@ -180,15 +182,15 @@ def _quotient_range(
     second_sizes: Sequence[int],
     directions: Directions,
 ) -> tuple[int, int, int]:
-    """Range and common divisor of the difference of the quotients.
+    """Range and common divisor of the difference of the quotients and lookups.
 
-    Quotients count as independent numbers, each in its range. Only if both sides have the same quotient
+    They count as independent numbers, each in its range. Only if both sides have the same one
     of iterators that are equal on both sides does it cancel.
     """
     fixed = {level for level, sign in enumerate(directions) if sign == "="}
     ours, theirs = dict(first.quotients), dict(second.quotients)
     for quotient in list(ours):
-        if quotient in theirs and quotient.dividend.levels <= fixed:
+        if quotient in theirs and quotient.levels <= fixed:
             ours[quotient] -= theirs.pop(quotient)
     low = high = step = 0
     parts = [(q, c, first_sizes) for q, c in ours.items()]

@@ -25,6 +25,7 @@ from perfdojo_sdk.core.subscripts import LEVELS as LEVELS
 from perfdojo_sdk.core.subscripts import MAX_DEPTH as MAX_DEPTH
 from perfdojo_sdk.core.subscripts import AffineExpr as AffineExpr
 from perfdojo_sdk.core.subscripts import Condition as Condition
+from perfdojo_sdk.core.subscripts import Part as Part
 from perfdojo_sdk.core.subscripts import Quotient as Quotient
 from perfdojo_sdk.core.subscripts import Quotients as Quotients
 

@@ -5,10 +5,11 @@ The rules of the language, the moves and the code generators share these functio
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr, Expression, IndexValue, Read
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -55,6 +56,7 @@ def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator
     """Dividends in a subscript, a condition or an iterator's value that may be negative."""
     forms = [*statement.guard, *statement.target.subscripts]
     forms += [form for access in statement.reads for form in access.subscripts]
+    forms += [form for lookup in lookups_of(statement.reads) for form in lookup.forms]
     forms += [value.index for value in index_values(statement.value)]
     for form in forms:
         if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
@@ -62,7 +64,7 @@ def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator
 
 
 def _negative_dividend(form: AffineExpr, sizes: tuple[int, ...]) -> AffineExpr | None:
-    for quotient, _ in form.quotients:
+    for quotient, _ in form.divisions:
         inner = _negative_dividend(quotient.dividend, sizes)
         if inner is not None:
             return inner
@@ -81,7 +83,9 @@ def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...])
     compute."""
     largest = max(sizes, default=1)
     forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
-    for access in (statement.target, *statement.reads):
+    for lookup in lookups_of(statement.reads):
+        forms += [form.index for form in lookup.value.forms if isinstance(form, IndexValue)]
+    for access in (statement.target, *statement.every_read):
         buffer = program.buffer_of[access.array]
         weight = sum([form.weight for form in access.subscripts])
         if weight * largest * buffer.cells > MAX_REACH:  # else no address comes near
@@ -101,7 +105,7 @@ def lane_stride(buffer: Buffer, subscripts: tuple[AffineExpr, ...], level: int) 
 
 
 def _stride_of(address: AffineExpr, level: int) -> int | None:
-    if any(level in quotient.dividend.levels for quotient, _ in address.quotients):
+    if any(level in part.levels for part, _ in address.quotients):
         return None
     return address.coefficients.get(level, 0)
 
@@ -152,3 +156,16 @@ def _parallel_users(
                 if not dialect.nested_parallel:
                     continue
             yield from _parallel_users(node.body, arrays, dialect, beside)
+
+
+def index_ranges(program: Program) -> Mapping[str, tuple[int, int]]:
+    """Integer inputs that run-time indices are read from, each with the range of indices that it gives."""
+    found: dict[str, tuple[int, int]] = {}
+    for place in program.places:
+        if isinstance(place.node, Statement):
+            for lookup in lookups_of(place.node.reads):
+                low, high = lookup.bounds(place.sizes)
+                for array in {read.array for read in lookup.reads}:
+                    least, most = found.get(array, (low, high))
+                    found[array] = min(low, least), max(high, most)
+    return found

@@ -1,7 +1,9 @@
 """The agreement between a compiled kernel and its callers, in any language.
 
 ``int SYMBOL(const T *in..., T *out..., void *workspace, size_t bytes, int threads)``; arrays start at a
-multiple of their element's size, the workspace anywhere, unless a target asks for more.
+multiple of their element's size, the workspace anywhere, unless a target asks for more. An array that is an
+input and an output has a parameter among each. With one address for both it is changed in place; else the
+kernel first copies the one to the other.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ EXECUTIONS = {
     "read_only": "inputs in memory that cannot be written",
     "alignment": "arrays and workspace aligned to their elements and no more",
     "shared_inputs": "one array given for two inputs of one shape",
+    "in_place": "one array given as input and as output, where it is both",
     "workspace": "a workspace larger than the kernel asks for, and one byte less than that",
     "float_control": "how its thread computes with floats, before and after the call",
     "threads": "other numbers of threads",

@@ -32,10 +32,12 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
     Literal,
     Operation,
+    Quotient,
     Read,
 )
 from perfdojo_sdk.core.frozen import lazy
 from perfdojo_sdk.core.geometry import common_depth
+from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -151,9 +153,17 @@ class _Code:
     sites: tuple[_Site, ...]
 
 
-def _python(index: AffineExpr) -> str:
+_NOTHING_FOUND: Mapping[Lookup, str] = {}
+
+
+def _python(index: AffineExpr, found: Mapping[Lookup, str] = _NOTHING_FOUND) -> str:
+    """A form in Python; ``found``: the names that hold the values of its lookups."""
     terms = [f"i{level}*{c}" if c != 1 else f"i{level}" for level, c in index.terms]
     for quotient, c in index.quotients:
+        if isinstance(quotient, Lookup):
+            terms.append(f"{found[quotient]}*{c}")
+            continue
+        assert isinstance(quotient, Quotient)
         sign = "%" if quotient.remainder else "//"
         terms.append(f"({_python(quotient.dividend)}){sign}{quotient.divisor}*{c}")
     if index.constant or not terms:
@@ -339,11 +349,11 @@ class _Emitter:
         return self.temporary(f"{function}({old}, {value})")
 
     def store(self, statement: Statement, value: str) -> None:
-        buffer, address = self.cell(statement.target)
+        buffer, address = self.cell(statement.target, statement)
         self.line(f"{buffer}[{address}] = {value}")
 
     def load(self, access: Access, statement: Statement) -> str:
-        buffer, address = self.cell(access)
+        buffer, address = self.cell(access, statement)
         value = self.temporary(f"{buffer}[{address}]")
         if access.array not in self.program.inputs:
             self.line(f"if {value} is None: unwritten({len(self.sites)}, {address})")
@@ -353,9 +363,10 @@ class _Emitter:
     def buffer(self, access: Access) -> Buffer:
         return self.program.buffer_of[access.array]
 
-    def cell(self, access: Access) -> tuple[str, str]:
+    def cell(self, access: Access, statement: Statement) -> tuple[str, str]:
         buffer = self.buffer(access)
-        return f"b{self.number[buffer.name]}", _python(buffer.address(access.subscripts))
+        found = {lookup: self.value(lookup.value, statement) for lookup in lookups_of((access,))}
+        return f"b{self.number[buffer.name]}", _python(buffer.address(access.subscripts), found)
 
     def operation(self, name: str, dtype: str) -> str:
         return self.bind(f"{name}_{dtype}", lambda domain: domain.operation(name, dtype))

@@ -158,7 +158,7 @@ def _has_every_element(program: Program, step: Spot, found: Reduction) -> bool:
     instance = matching_instance(taken_from.subscripts, most.step, element.subscripts, writer)
     if instance is None or most.step.statement.target.substitute(instance.__getitem__) != maximum:
         return False
-    if element.array not in program.inputs and change_between(
+    if element.array not in program.read_only and change_between(
         program, taken_from, most.step, element, writer
     ):
         return False
@@ -207,7 +207,7 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
     """The only statement that writes the array, and its instance that wrote what ``reader`` reads."""
     buffer = program.buffer_of[access.array]
     writes = [o.statement for o in program.occurrences[buffer.name] if o.writes]
-    if len(writes) != 1:  # none: an input
+    if len(writes) != 1 or access.array in program.in_out:  # none: an input
         return None
     writer, target = spot(program, writes[0].id), writes[0].target
     instance = matching_instance(target.subscripts, writer, access.subscripts, reader)

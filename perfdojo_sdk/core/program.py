@@ -95,7 +95,7 @@ def occurrences_of(
         if isinstance(node, Scope):
             yield from occurrences_of(arrays, node.body, here, (*above, node), (*sizes, node.size))
             continue
-        for read in node.reads:
+        for read in node.every_read:
             if read.array in arrays:
                 yield new_occurrence((read, node, False, here, above, sizes))
         if node.target.array in arrays:
@@ -152,6 +152,16 @@ class Program:
         return frozenset(self.inputs) | frozenset(self.outputs)
 
     @lazy
+    def in_out(self) -> frozenset[str]:
+        """Arrays that are inputs and outputs: a cell keeps the caller's value until it is written."""
+        return frozenset(self.inputs) & frozenset(self.outputs)
+
+    @lazy
+    def read_only(self) -> frozenset[str]:
+        """Inputs that are no outputs: nothing writes them."""
+        return frozenset(self.inputs) - frozenset(self.outputs)
+
+    @lazy
     def positions(self) -> Mapping[str, int]:
         """Name of a buffer -> its position."""
         return {buffer.name: k for k, buffer in enumerate(self.buffers)}
@@ -176,7 +186,7 @@ class Program:
         found = {array: of_buffer[buffer.name] for array, buffer in self.buffer_of.items()}
         for node, path, above, sizes in self.places:
             if isinstance(node, Statement):
-                for read in node.reads:
+                for read in node.every_read:
                     found[read.array].append(new_occurrence((read, node, False, path, above, sizes)))
                 found[node.target.array].append(new_occurrence((node.target, node, True, path, above, sizes)))
         return {name: tuple(occurrences) for name, occurrences in of_buffer.items()}
@@ -298,6 +308,7 @@ class Program:
         # The storage stays the same, so the new program takes over what is known about it.
         known = new.__dict__
         known["top"], known["buffer_of"] = self.top, self.buffer_of
+        known["in_out"], known["read_only"] = self.in_out, self.read_only
         return new
 
     def with_buffer(self, old: str, new: Buffer) -> Program:

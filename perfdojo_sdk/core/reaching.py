@@ -106,9 +106,9 @@ def _affine(
 
 def _number(digits: Sequence[AffineExpr]) -> tuple[AffineExpr, int] | None:
     """The affine form, and the divisor, of which two subscripts are quotient and remainder."""
-    if len(digits) < 2 or len(digits[0].quotients) != 1:
+    if len(digits) < 2 or len(digits[0].quotients) != 1 or not digits[0].divisions:
         return None
-    ((quotient, times),) = digits[0].quotients
+    ((quotient, times),) = digits[0].divisions
     rest = AffineExpr.of({}, 0, ((replace(quotient, remainder=True), 1),))
     if times != 1 or quotient.remainder or quotient.dividend.quotients or digits[1] != rest:
         return None
@@ -235,7 +235,7 @@ def reduction(program: Program, array: str, operation: str, element: str, reader
         and o.path < reader.path
     ]
     starts = [o for o in writes if not o.statement.accumulate and steps and o.path < steps[-1].path]
-    if not starts:
+    if not starts or array in program.in_out:
         return None
     start, step = starts[-1], steps[-1]
     return Reduction(

@@ -26,6 +26,7 @@ from perfdojo_sdk.core.expression import (
     Quotient,
     Read,
 )
+from perfdojo_sdk.core.lookups import CLAMP, Lookup, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.tokens import Line, Token
@@ -60,7 +61,7 @@ def _operands(value: _Value) -> tuple[_Value, ...]:
 
 
 def _dividends(form: AffineExpr) -> tuple[AffineExpr, ...]:
-    return tuple([quotient.dividend for quotient, _ in form.quotients])
+    return tuple([quotient.dividend for quotient, _ in form.divisions])
 
 
 def _height(root: Tree, children: Callable[[Tree], tuple[Tree, ...]]) -> int:
@@ -127,7 +128,7 @@ class StatementParser:
         return Access(name, tuple(subscripts))
 
     def index(self) -> AffineExpr:
-        """A sum of constants, iterators and quotients, each with a constant factor."""
+        """A sum of constants, iterators, quotients and lookups, each with a constant factor."""
         line = self.line
         form = AffineExpr().plus(self._term(), -1) if line.accept("-") else self._term()
         while True:
@@ -141,11 +142,56 @@ class StatementParser:
     def _term(self) -> AffineExpr:
         line = self.line
         token = line.peek()
-        if token and token.text in ("{", "("):
-            form = self._quotient()
+        if token and (token.text in ("{", "(") or token.kind == "name"):
+            form = self._part()
             return AffineExpr().plus(form, line.integer("a coefficient")) if line.accept("*") else form
         value = line.integer("a subscript")
-        return AffineExpr().plus(self._quotient(), value) if line.accept("*") else AffineExpr(value)
+        return AffineExpr().plus(self._part(), value) if line.accept("*") else AffineExpr(value)
+
+    def _part(self) -> AffineExpr:
+        token = self.line.peek()
+        return self._lookup(token) if token and token.kind == "name" else self._quotient()
+
+    def _lookup(self, token: Token) -> AffineExpr:
+        """An index that is read from memory: ``clamp(value, low, high)``, or a value of a small range."""
+        line = self.line
+        line.nested()
+        if token.text == CLAMP and CLAMP not in self.dtype_of:
+            line.next += 1
+            line.expect("(")
+            read = self.infix(_LOOSEST)
+            line.expect(",")
+            low = self._bound()
+            line.expect(",")
+            high = self._bound()
+            line.expect(")")
+            value = self._whole(read, token)
+            if low > high:
+                line.fail("PD-P003", f"no index is in {low} .. {high}", token.column, len(token.text))
+            bounds = [Literal(bound, value.dtype) for bound in (low, high)]
+            value = clamp(value, *bounds)
+        else:
+            value = self._whole(self._compound(token), token)
+        line.depth -= 1
+        if reason := unfit(value):
+            hint = "compute the index in an input of the kernel"
+            line.fail("PD-P017", f"no run-time index: {reason}", token.column, len(token.text), hint)
+        return AffineExpr.of({}, 0, ((Lookup(value), 1),))
+
+    def _bound(self) -> int:
+        sign = -1 if self.line.accept("-") else 1
+        return sign * self.line.integer("a bound of an index")
+
+    def _whole(self, read: _Value, token: Token) -> Expression:
+        """A value of integers with the dtype that it has by itself."""
+        if _height(read, _operands) > MAX_HEIGHT:
+            self.line.fail("PD-P003", f"more than {MAX_HEIGHT} operations stand one inside the other", 1)
+        dtype = self.dtype(read)
+        if dtype is None or dtype in FLOAT_DTYPES or dtype == "bool":
+            what = f"a run-time index is an integer, this is {dtype or 'a number without a dtype'}"
+            hint = "write the conversion, as in i32(...), or the index without clamp where it has no array"
+            self.line.fail("PD-P010", what, token.column, len(token.text), hint)
+        return self.typed(read, dtype)
 
     def _quotient(self) -> AffineExpr:
         line = self.line
@@ -154,6 +200,10 @@ class StatementParser:
             form = self.index()
             line.depth -= 1
             line.expect(")")
+            if lookups_in(form):
+                line.next -= 1
+                what = "a run-time index stands in brackets"
+                line.fail("PD-P017", what, hint="write its factor after it: clamp(...)*16")
         else:
             form = AffineExpr.level(self._level())
         while line.at("//") or line.at("%"):

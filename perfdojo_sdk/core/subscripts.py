@@ -1,13 +1,14 @@
-"""Subscripts and conditions: integer forms of the iterators, affine but for quotients.
+"""Subscripts and conditions: integer forms of the iterators, affine but for quotients and lookups.
 
-Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the next.
+Iterators are named by *level*: ``{0}`` is the outermost scope around a statement, ``{1}`` the next. A part
+that is not affine is a :class:`Part`: a quotient, or a lookup of ``lookups.py``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import TypeAlias
+from typing import ClassVar, Protocol, TypeAlias
 
 from perfdojo_sdk.core.frozen import frozen, lazy
 
@@ -15,6 +16,34 @@ _TEXT = attrgetter("text")
 
 #: Most scopes around a statement.
 MAX_DEPTH = 64
+
+
+class Part(Protocol):
+    """A part of a form that is not affine: a function of the iterators, with a range."""
+
+    @property
+    def text(self) -> str: ...
+
+    @property
+    def levels(self) -> frozenset[int]:
+        """The levels whose iterators it depends on."""
+
+    @property
+    def weight(self) -> int: ...
+
+    @property
+    def least(self) -> float: ...
+
+    @property
+    def most(self) -> int | None: ...
+
+    def substitute(
+        self, levels: Callable[[int], AffineExpr], sizes: Sequence[int] | None = None
+    ) -> AffineExpr: ...
+
+    def bounds(self, sizes: Sequence[int]) -> tuple[int, int]: ...
+
+    def reach(self, sizes: Sequence[int]) -> int: ...
 
 
 @frozen
@@ -58,6 +87,28 @@ class Quotient:
         stays = AffineExpr.of({}, 0, ((Quotient(rest, divisor, remainder), 1),))
         return stays if remainder else quotient.plus(stays)
 
+    @property
+    def levels(self) -> frozenset[int]:
+        return self.dividend.levels
+
+    def substitute(
+        self, levels: Callable[[int], AffineExpr], sizes: Sequence[int] | None = None
+    ) -> AffineExpr:
+        """The form with every iterator ``{l}`` replaced by ``levels(l)``."""
+        return Quotient.of(self.dividend.substitute(levels, sizes), self.divisor, self.remainder, sizes)
+
+    @lazy
+    def weight(self) -> int:
+        return self.dividend.weight + self.divisor
+
+    #: Lower bound whatever the sizes are: no dividend is negative.
+    least: ClassVar[float] = 0.0
+
+    @property
+    def most(self) -> int | None:
+        """Upper bound whatever the sizes are, or None."""
+        return self.divisor - 1 if self.remainder else None
+
     def bounds(self, sizes: Sequence[int]) -> tuple[int, int]:
         """A range that holds every value when ``{l}`` runs over ``0 .. sizes[l] - 1``."""
         low, high = self.dividend.bounds(sizes)
@@ -72,16 +123,16 @@ class Quotient:
         return max(self.dividend.reach(sizes), self.divisor)
 
 
-Quotients: TypeAlias = tuple[tuple[Quotient, int], ...]
+Quotients: TypeAlias = tuple[tuple[Part, int], ...]
 _NO_QUOTIENTS: Quotients = ()
 
 
 @frozen
 class AffineExpr:
-    """A form ``constant + sum(coefficient * {level}) + sum(coefficient * quotient)``.
+    """A form ``constant + sum(coefficient * {level}) + sum(coefficient * part)``.
 
-    Terms ascend by level, quotients by their text; no coefficient is 0. Nearly all forms are affine
-    and have no quotients.
+    Terms ascend by level, ``quotients`` (every part that is not affine) by their text; no coefficient is 0.
+    Nearly all forms are affine and have none.
     """
 
     constant: int = 0
@@ -116,6 +167,11 @@ class AffineExpr:
     def level(level: int) -> AffineExpr:
         return LEVELS[level]
 
+    @property
+    def divisions(self) -> tuple[tuple[Quotient, int], ...]:
+        """The quotients among the parts that are not affine, with their coefficients."""
+        return tuple([(part, c) for part, c in self.quotients if isinstance(part, Quotient)])
+
     @lazy
     def coefficients(self) -> Mapping[int, int]:
         """Level -> its coefficient in the affine part."""
@@ -124,7 +180,7 @@ class AffineExpr:
     @lazy
     def levels(self) -> frozenset[int]:
         """Every level that the form depends on, inside quotients too."""
-        inside = [q.dividend.levels for q, _ in self.quotients]
+        inside = [part.levels for part, _ in self.quotients]
         return frozenset(self.coefficients).union(*inside)
 
     @lazy
@@ -170,8 +226,7 @@ class AffineExpr:
                 quotients += tuple([(q, coefficient * c) for q, c in form.quotients])
         made = AffineExpr.of(total, constant, quotients)
         for old, coefficient in self.quotients:
-            dividend = old.dividend.substitute(levels, sizes)
-            made = made.plus(Quotient.of(dividend, old.divisor, old.remainder, sizes), coefficient)
+            made = made.plus(old.substitute(levels, sizes), coefficient)
         return made
 
     def shifted(self, level: int, by: int) -> AffineExpr:
@@ -184,6 +239,7 @@ class AffineExpr:
     def evaluate(self, iterators: Sequence[int]) -> int:
         value = self.constant + sum(c * iterators[l] for l, c in self.terms)
         for quotient, coefficient in self.quotients:
+            assert isinstance(quotient, Quotient), "the value of a lookup is in memory"
             whole, rest = divmod(quotient.dividend.evaluate(iterators), quotient.divisor)
             value += coefficient * (rest if quotient.remainder else whole)
         return value
@@ -220,22 +276,23 @@ class AffineExpr:
     @lazy
     def weight(self) -> int:
         """:meth:`reach` is at most this times the largest of the sizes: quick to ask again and again."""
-        inside = sum(abs(c) * (q.dividend.weight + q.divisor) for q, c in self.quotients)
+        inside = sum(abs(c) * part.weight for part, c in self.quotients)
         return abs(self.constant) + sum(abs(c) for _, c in self.terms) + inside
 
     @lazy
     def least(self) -> float:
         """A lower bound whatever the sizes are; -inf where there is none."""
-        if any(c < 0 for _, c in self.terms) or any(c < 0 for _, c in self.quotients):
+        if any(c < 0 for _, c in self.terms) or any(c < 0 or part.least < 0 for part, c in self.quotients):
             return float("-inf")
         return self.constant
 
     @lazy
     def most(self) -> int | None:
         """An upper bound whatever the sizes are, or None."""
-        if any(c > 0 for _, c in self.terms) or any(c > 0 and not q.remainder for q, c in self.quotients):
+        if any(c > 0 for _, c in self.terms) or any(part.least < 0 for part, _ in self.quotients):
             return None
-        return self.constant + sum(c * (q.divisor - 1) for q, c in self.quotients if c > 0)
+        ends = [c * part.most if part.most is not None else None for part, c in self.quotients if c > 0]
+        return None if None in ends else self.constant + sum(end for end in ends if end is not None)
 
 
 def _term(text: str, coefficient: int) -> str:
@@ -246,11 +303,11 @@ def _term(text: str, coefficient: int) -> str:
 def _collected(quotients: Quotients) -> tuple[Quotients, AffineExpr | None]:
     """Equal quotients as one, in the order of their text; and the dividends that are whole again, since
     ``e//n*n + e%n`` is ``e``."""
-    total: dict[Quotient, int] = {}
+    total: dict[Part, int] = {}
     for quotient, coefficient in quotients:
         total[quotient] = total.get(quotient, 0) + coefficient
     whole = None
-    for rest in [q for q in total if q.remainder]:
+    for rest in [q for q in total if isinstance(q, Quotient) and q.remainder]:
         quotient = Quotient(rest.dividend, rest.divisor)
         if total[rest] and total.get(quotient) == total[rest] * rest.divisor:
             whole = (whole or AffineExpr()).plus(rest.dividend, total[rest])

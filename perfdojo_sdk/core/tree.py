@@ -20,6 +20,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.expression import Access, AffineExpr, Change, Condition, Expression, Form, IndexValue
 from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.operations import ACCUMULATIONS
 
 #: Name of a scope or a statement, unique in its program: ``s3``, or ``s3.o`` for what a move made of it.
@@ -193,6 +194,16 @@ class Statement:
         return self.value.reads
 
     @lazy
+    def index_reads(self) -> tuple[Access, ...]:
+        """Elements of inputs that choose the elements of :attr:`reads`: those inside subscripts."""
+        return tuple([read for lookup in lookups_of(self.reads) for read in lookup.reads])
+
+    @property
+    def every_read(self) -> tuple[Access, ...]:
+        """All elements that the statement reads, but for an accumulation's own target."""
+        return self.reads + self.index_reads if self.index_reads else self.reads
+
+    @lazy
     def text(self) -> str:
         if "origin" in self.__dict__:
             return self.pattern % tuple(map(_TEXT, self.forms))
@@ -239,7 +250,7 @@ class Statement:
     @lazy
     def arrays(self) -> frozenset[str]:
         """Every array that the statement reads or writes."""
-        return frozenset([self.target.array, *[read.array for read in self.reads]])
+        return frozenset([self.target.array, *[read.array for read in self.every_read]])
 
     @lazy
     def touches(self) -> Touches:

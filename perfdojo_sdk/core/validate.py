@@ -32,6 +32,7 @@ from perfdojo_sdk.core.geometry import (
     negative_dividends,
     parallel_users,
 )
+from perfdojo_sdk.core.lookups import CLAMP, lookups_in, lookups_of, unfit
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import (
     LocatedNode,
@@ -150,7 +151,7 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
         buffer = program.buffer_of.get(name)
         if buffer is None:
             yield Violation("PD-P009", f"{name!r} of the interface has no buffer", name=name)
-        elif names.count(name) > 1:
+        elif max(program.inputs.count(name), program.outputs.count(name)) > 1:
             yield Violation("PD-P011", f"{name!r} appears twice in the interface", name=name)
         elif buffer.arrays != (name,):
             yield Violation("PD-P011", f"{name!r} of the interface shares its buffer", name=name)
@@ -164,39 +165,68 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
 def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
     """Every subscript stays inside its dimension wherever the statement's guard holds."""
     for o in occurrences:
-        for subscript, size in zip(o.access.subscripts, buffer.shape, strict=True):
-            low, high = subscript.bounds(o.sizes)
-            if low >= 0 and high < size:
-                continue
-            low, high = guarded_bounds(subscript, o.statement.guard, o.sizes)
-            if low < 0 or high >= size:
-                yield Violation(
-                    "PD-P012",
-                    f"{o.access.text}: subscript {subscript.text} reaches {low} .. {high}, "
-                    f"the dimension holds 0 .. {size - 1}",
-                    o.statement.id,
-                    o.access.array,
-                    "change the subscript, the size of its scope or that of the array",
-                )
+        yield from _beyond(buffer, o.access, o.statement, o.sizes)
+
+
+def _beyond(
+    buffer: Buffer, access: Access, statement: Statement, sizes: tuple[int, ...]
+) -> Iterator[Violation]:
+    for subscript, size in zip(access.subscripts, buffer.shape, strict=True):
+        low, high = subscript.bounds(sizes)
+        if low >= 0 and high < size:
+            continue
+        low, high = guarded_bounds(subscript, statement.guard, sizes)
+        if low < 0 or high >= size:
+            yield Violation(
+                "PD-P012",
+                f"{access.text}: subscript {subscript.text} reaches {low} .. {high}, "
+                f"the dimension holds 0 .. {size - 1}",
+                statement.id,
+                access.array,
+                f"write {CLAMP}(index, 0, {size - 1})"
+                if lookups_in(subscript)
+                else "change the subscript, the size of its scope or that of the array",
+            )
+
+
+def _lookups(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[Violation]:
+    """Run-time indices read inputs, stand in subscripts of inputs that are read, and stay in their arrays."""
+    values = [value.index for value in index_values(statement.value)]
+    for form in (*statement.target.subscripts, *statement.guard, *values):
+        if lookups_in(form):
+            what = f"{form.text}: a run-time index stands where an element is written or a condition is asked"
+            hint = "run-time indices choose elements that are read"
+            yield Violation("PD-P017", what, statement.id, hint=hint)
+    if not any(lookups_of(statement.reads)):
+        return
+    chosen = [a for a in statement.reads if any(lookups_in(form) for form in a.subscripts if form.quotients)]
+    for access in (*chosen, *statement.index_reads):
+        if access.array not in program.read_only:
+            what = f"{access.text}: {access.array} is no input that is only read"
+            hint = "run-time indices choose among elements of inputs, by elements of inputs"
+            yield Violation("PD-P017", what, statement.id, access.array, hint)
+    for lookup in lookups_of(statement.reads):
+        for what in _ill_typed(program, lookup.value):
+            yield Violation("PD-P010", what, statement.id, hint="write the conversion")
+        if reason := unfit(lookup.value):
+            yield Violation("PD-P017", f"no run-time index: {reason}", statement.id)
+    for access in statement.index_reads:
+        yield from _beyond(program.buffer_of[access.array], access, statement, sizes)
 
 
 def _order(program: Program, buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:
-    """Inputs are only read."""
-    if _is_input(program, buffer):
+    """Inputs that are no outputs are only read."""
+    if not program.read_only.isdisjoint(buffer.arrays):
         for o in occurrences:
             if o.writes:
                 what = f"input {o.access.array} is written"
-                hint = "inputs are only read: write into another array, which may start as a copy"
+                hint = "write into another array, or name it among the outputs as well to change it in place"
                 yield Violation("PD-P013", what, o.statement.id, o.access.array, hint)
-
-
-def _is_input(program: Program, buffer: Buffer) -> bool:
-    return not {buffer.name, *buffer.arrays}.isdisjoint(program.inputs)
 
 
 def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
     """Every buffer that is no input starts with a plain write."""
-    if _is_input(program, buffer):
+    if not frozenset(program.inputs).isdisjoint(buffer.arrays):
         return
     first = next(occurrences_of(frozenset(buffer.arrays), program.body), None)
     if first is None:
@@ -309,7 +339,7 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
     if any(level in form.levels for form in statement.guard):
         what = f"the condition of a statement cannot differ from lane to lane of {scope.head}"
         yield Violation("PD-P015", what, statement.id)
-    if any(level in q.dividend.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
+    if any(level in q.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
         what = f"lanes of {scope.head} cannot count by // or %"
         yield Violation("PD-P015", what, statement.id)
     for access in (*statement.reads, statement.target):
@@ -339,6 +369,7 @@ def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
     for form in beyond_reach(program, statement, sizes):
         what = f"{form.text} reaches {form.reach(sizes)} on the way to its value, {MAX_REACH} is the most"
         yield Violation("PD-P003", what, statement.id, hint="compute large numbers as values of i64")
+    yield from _lookups(program, statement, sizes)
     dtype, accumulate, target = statement.dtype, statement.accumulate, statement.target.array
     if statement.value.dtype != dtype or program.buffer_of[target].dtype != dtype:
         what = f"{target} is {dtype}, the value is {statement.value.dtype}"

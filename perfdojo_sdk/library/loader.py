@@ -190,6 +190,9 @@ class Operator:
     ) -> Any:
         """Compute; returns ``out``, or fresh NumPy arrays.
 
+        An input that is also an output of the kernel is changed in place and returned, unless ``out`` has
+        another array for it.
+
         ``inputs``, ``out`` (a tuple of them for several outputs): C-contiguous CPU arrays of one
         of the kernels' shapes and dtypes. ``threads``: default PERFDOJO_NUM_THREADS, else all
         cores. ``workspace``: a writable contiguous array of at least :meth:`workspace_bytes`;
@@ -216,11 +219,14 @@ class Operator:
         count = thread_count(threads)
         function = self._function(inputs)
         arrays = function.inputs(inputs)
-        outputs = function.outputs(out)
+        outputs = function.outputs(inputs, out)
         if own and workspace is None:
             workspace = aligned_empty((function.workspace_bytes(count),), "uint8")
         scratch = function.workspace(workspace, count)
-        refuse_overlap(outputs, [*arrays, *scratch])
+        # An array that is input and output may be given as both.
+        given = {o.name: array for o, (_, array) in zip(function.entry.outputs, outputs, strict=True)}
+        apart = [a for a in arrays if a[0] not in given or not _same(a[1], given[a[0]])]
+        refuse_overlap(outputs, [*apart, *scratch])
         made = tuple(a for _, a in outputs)
         result = out if out is not None else made[0] if len(made) == 1 else made
         return BoundCall(function, [*(a for _, a in arrays), *made], [a for _, a in scratch], count, result)
@@ -283,22 +289,28 @@ class _Function:
             check_layout(array, name)
         return arrays
 
-    def outputs(self, out: Any) -> list[tuple[str, Array]]:
-        """The caller's output arrays, or fresh ones."""
+    def outputs(self, inputs: Sequence[Any], out: Any) -> list[tuple[str, Array]]:
+        """The caller's output arrays, or fresh ones; without ``out``, inputs that are outputs change in
+        place."""
         specs = self.entry.outputs
         if out is None:
-            return [(o.name, aligned_empty(o.shape, NUMPY[o.dtype])) for o in specs]
+            given = {i.name: v for i, v in zip(self.entry.inputs, inputs, strict=True)}
+            return [
+                (o.name, self._output(given[o.name], o, o.name))
+                if o.name in given
+                else (o.name, aligned_empty(o.shape, NUMPY[o.dtype]))
+                for o in specs
+            ]
         values = out if isinstance(out, tuple | list) else (out,)
         if len(values) != len(specs):
             expected = ", ".join(o.name for o in specs)
             count = number_of(len(specs), "outputs")
             what = f"{self.entry.operator} has {count} ({expected}), out has {len(values)}"
             raise ArgumentTypeError("PD-L011", what)
-        return [(o.name, self._output(v, o)) for v, o in zip(values, specs, strict=True)]
+        return [(o.name, self._output(v, o, f"out ({o.name})")) for v, o in zip(values, specs, strict=True)]
 
     @staticmethod
-    def _output(value: Any, spec: ArrayEntry) -> Array:
-        name = f"out ({spec.name})"
+    def _output(value: Any, spec: ArrayEntry, name: str) -> Array:
         array = writable_view(value, name)
         expected = f"expected {_shown(spec.shape, spec.dtype)}"
         if dtype_name(array.dtype) != spec.dtype:
@@ -357,6 +369,11 @@ class BoundCall:
 
     def __repr__(self) -> str:
         return f"<{self.name}, bound>"
+
+
+def _same(one: Array, other: Array) -> bool:
+    """True if two arrays are the same memory."""
+    return one.ctypes.data == other.ctypes.data and one.nbytes == other.nbytes
 
 
 def _failed(name: str, status: int) -> LibraryError:

@@ -120,6 +120,20 @@ def shared_inputs(trial: Trial) -> None:
         arrays[other].bytes[:] = arguments.memory.inputs[other].bytes
 
 
+def in_place(trial: Trial) -> None:
+    """Give an array that is input and output as both: the results are those for two arrays."""
+    arguments = trial.arguments
+    numbers = {array.name: number for number, array in enumerate(arguments.inputs)}
+    both = {numbers[output.name]: output for output in arguments.outputs if output.name in numbers}
+    for count in (ALONE, TOGETHER) if both else ():
+        size, arrays = arguments.arrange("middle", count), arguments.arrays
+        for number, output in both.items():
+            output.bytes[:] = arguments.memory.inputs[number].bytes
+            arrays[number] = output
+        check_status(arguments.kernel.enter(arrays, arguments.workspace, size, count))
+        arguments.check()
+
+
 def _alike(inputs: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
     """Numbers of two neighbours among inputs of one shape and dtype."""
     alike: dict[tuple[Any, ...], list[int]] = {}
@@ -246,6 +260,7 @@ RUN: Mapping[str, Callable[[Trial], None]] = {
     "guard_pages": guard_pages,
     "read_only": read_only,
     "shared_inputs": shared_inputs,
+    "in_place": in_place,
     "workspace": workspace,
     "threads": threads,
     "alignment": alignment,

@@ -4,10 +4,10 @@ A program is a sequence of nests. Each nest writes one array that did not exist 
 on one that did: element-wise with broadcast, shifted, reversed and transposed reads, reductions
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
-under conditions, padded windows, integers and quotients in subscripts; and unusual flows of values:
-accumulations of two kinds into one cell, first writes under a condition, reductions of which
-the last iteration is left, recurrences, reads ahead of writes, aliases inside one nest, and filters
-that slide. Some temporaries share a buffer. No cell is read before it was written.
+under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
+place; and unusual flows of values: accumulations of two kinds into one cell, first writes under a condition,
+reductions of which the last iteration is left, recurrences, reads ahead of writes, aliases inside one nest,
+and filters that slide. Some temporaries share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
@@ -33,8 +33,14 @@ class _Writer:
         self.rng, self.whole_language = rng, whole_language
         self.integers: dict[str, tuple[int, ...]] = {}
         """Arrays of i32 with their shapes; they stay inside the program."""
+        self.indices: dict[str, tuple[int, ...]] = {}
+        """Inputs of integers, with their shapes, which choose elements of other inputs."""
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.inputs: list[str] = []
+        self.chosen_from: set[str] = set()
+        """Inputs of which elements are chosen: nothing writes them."""
+        self.given_back: list[str] = []
+        """Inputs that are outputs, too."""
         self.locals: list[str] = []
         self.steps: list[tuple[list[str], tuple[int, ...]]] = []
         """Arrays of one buffer, each made from the one before, and their shape; nothing else reads them."""
@@ -54,17 +60,19 @@ class _Writer:
         if self.whole_language:
             nests += (self.conditional, self.conditional, self.padded, self.integer, self.counted,
                       self.mixed, self.kept, self.last_only, self.recurrence, self.ahead, self.aliased,
-                      self.filtered)  # fmt: skip
+                      self.filtered, self.gathered, self.changed)  # fmt: skip
         while self.count < statements:
             self.rng.choice(nests)()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
-        header = f"kernel random({', '.join(self.inputs)}) -> {', '.join(outputs)}"
+        interface = [*self.inputs, *self.indices], [*outputs, *self.given_back]
+        header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         buffers = [
             f"{names[0]} f32 [{','.join(map(str, shape))}] heap"
             + (f" -> {', '.join(names)}" if len(names) > 1 else "")
             for names, shape in self.storage(outputs)
         ]
-        buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in self.integers.items()]
+        integers = self.integers | self.indices
+        buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
     def storage(self, outputs: list[str]) -> list[tuple[list[str], tuple[int, ...]]]:
@@ -362,6 +370,64 @@ class _Writer:
         self.line(f"{outputs} {result}[{{0}}] = 0")
         inner = self.head((*channels, taps))
         self.line(f"{outputs} {inner}{result}[{{0}}] += {read} * {names[1]}[{channel}{tap}]", 2)
+
+    def gathered(self) -> None:
+        """Elements of an input that integers choose, worked on one by one or summed up."""
+        rng = self.rng
+        shape = self.shape(1, 3)
+        loops = self.loops(shape)
+        sources = [name for name in self.inputs if name not in self.given_back]
+        if not sources:
+            return self.elementwise()
+        source = rng.choice(sources)
+        self.chosen_from.add(source)
+        chosen = ",".join(self.choice(size, loops) for size in self.shapes[source])
+        value = f"{source}[{chosen}]"
+        if rng.random() < 0.6:
+            value = f"{value} {rng.choice('+*')} {self.value(loops)}"
+        if rng.random() < 0.6 or len(shape) == 1:
+            self.line(f"{self.head(shape)}{self.at(self.new(shape), loops)} = {value}", 1)
+        else:
+            target = self.at(self.new(shape[:1]), loops[:1])
+            self.line(f"{shape[0]}\n| {target} = 0\n| {self.head(shape[1:])}{target} += {value}", 2)
+
+    def changed(self) -> None:
+        """An input that the kernel changes in place, everywhere or in part, once or in several steps."""
+        rng = self.rng
+        names = [name for name in self.inputs if name not in self.chosen_from]
+        if not names:
+            return self.elementwise()
+        name = rng.choice(names)
+        if name not in self.given_back:
+            self.given_back.append(name)
+        shape = self.shapes[name]
+        loops = self.loops(shape)
+        sign, value = rng.choice(("=", "+=", "*=", "max=")), self.value(loops)
+        guard = f" if {self.condition(loops)}" if rng.random() < 0.3 else ""
+        over = self.head(self.shape(1, 1)) if sign != "=" and rng.random() < 0.3 else ""
+        self.line(f"{self.head(shape)}{over}{self.at(name, loops)} {sign} {value}{guard}", 1)
+
+    def choice(self, size: int, loops: list[tuple[int, int]]) -> str:
+        """A subscript within ``0 .. size - 1``, mostly one that an input of integers chooses."""
+        rng = self.rng
+        if rng.random() < 0.3:
+            return self.subscript(size, loops)
+        name = rng.choice([*self.indices, ""])
+        if not name or rng.random() < 0.5:
+            name = f"n{len(self.indices)}"
+            self.indices[name] = (rng.choice(loops)[1],)
+        (length,) = self.indices[name]
+        index = f"{name}[{self.subscript(length, loops)}]"
+        if rng.random() < 0.3:
+            index = f"select({index} < 0, {index} + {size}, {index})"
+        elif rng.random() < 0.3:
+            index = f"{index} + {{{rng.choice(loops)[0]}}}"
+        if size > 2 and rng.random() < 0.3:
+            return f"clamp({index}, 0, {(size - 1) // 2})*2" + "+1" * (size % 2 == 0)
+        level, n = rng.choice(loops)
+        if n < size and rng.random() < 0.3:
+            return f"clamp({index}, 0, {size - n})+{{{level}}}"
+        return f"clamp({index}, 0, {size - 1})"
 
     # -- nests in which a value takes an unusual way ------------------------------------------------
 

@@ -73,10 +73,11 @@ def _without(program: Program, gone: Node) -> Program | None:
     body = keep(program.body)
     statements = [leaf.statement for node in body for leaf in node.leaves]
     written = {s.target.array for s in statements}
-    used = written | {read.array for s in statements for read in s.reads}
+    used = written | {read.array for s in statements for read in s.every_read}
     outputs = tuple(a for a in program.outputs if a in written) or _last_written(statements, program)
     buffers = tuple(b for b in program.buffers if used.intersection(b.arrays))
-    inputs = tuple(a for a in (*program.inputs, *program.buffer_of) if a in used - written - set(outputs))
+    given = (used - written - set(outputs)) | (used & program.in_out)
+    inputs = tuple(a for a in (*program.inputs, *program.buffer_of) if a in given)
     inputs = tuple(dict.fromkeys(inputs))
     return Program(program.name, inputs, outputs, buffers, body) if body and outputs else None
 

@@ -9,13 +9,14 @@ Reading a cell that was never written is an error of the program, which the repo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import ProgramError
+from perfdojo_sdk.core.geometry import index_ranges
 from perfdojo_sdk.core.interpreter import FORWARD, Interpreter, Schedule, schedules, unravel
 from perfdojo_sdk.core.laws import EXPONENT
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
@@ -89,7 +90,7 @@ class _Subject:
         self, program: Program, dialect: Dialect, encoder: Encoder | None, before: Program | None = None
     ) -> None:
         self.program, self.dialect, self.encoder, self.before = program, dialect, encoder, before
-        self.forward: dict[tuple[int, frozenset[str], int], Mapping[str, Cells]] = {}
+        self.forward: dict[Hashable, Mapping[str, Cells]] = {}
 
     @cached_property
     def interpreter(self) -> Interpreter:
@@ -111,7 +112,7 @@ class _Subject:
     def run(self, model: RandomModel, schedule: Schedule) -> Mapping[str, Cells]:
         if schedule != FORWARD:
             return self.outputs(model, schedule)
-        key = (model.seed, model.laws, model.nested)
+        key = (model.seed, model.laws, model.nested, tuple(model.indices.items()))
         if key not in self.forward:
             self.forward[key] = self.outputs(model, schedule)
         return self.forward[key]
@@ -183,8 +184,9 @@ def _compare_nested(
     names = tuple(s.text for s in tried)
     if original.interface != transformed.interface:
         return ExactReport(False, 0, (), problem="the interfaces differ in names, shapes or dtypes")
+    indices = index_ranges(original.program)
     for number in range(models):
-        model, count = RandomModel(seed + number, laws, nested), number + 1
+        model, count = RandomModel(seed + number, laws, nested, indices), number + 1
         try:
             expected = original.run(model, FORWARD)
         except ProgramError as error:

@@ -19,6 +19,7 @@ import numpy as np
 
 from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
+from perfdojo_sdk.core.geometry import index_ranges
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.measure.kernel_calls import CARRIER
@@ -69,6 +70,8 @@ _LEVEL_CELL = 64
 _PASSING_SHARE, _PASSING_SETS = 4, 16
 #: The share of zeros among integers that nothing is divided by, and of those at an end or next to a constant.
 _ZERO_SHARE, _NEAR_SHARE = 1 / 16, 1 / 8
+#: The share of the numbers read as run-time indices that are in range.
+_INDEX_SHARE = 7 / 8
 #: With fewer groups than this, a character may miss the only groups that some part of the code works on.
 _FEW_GROUPS = 8 * len(CHARACTERS)
 #: Characters of ``ALIKE`` for a program of which one drawing has more instances than all drawings may have.
@@ -135,7 +138,7 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
     rng = np.random.default_rng([seed, *name.encode()])
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, zeros, literals = _all_groups(program), undivided(program), _literals(program)
-    counts = shift_counts(program)
+    counts, indices = shift_counts(program), index_ranges(program)
     for array in program.inputs:
         dtype = program.buffer_of[array].dtype
         target = out[array].reshape(sets, *groups[array].shape)
@@ -143,6 +146,8 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
             target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
             if array in counts:
                 target[...] %= bits(dtype)
+            if array in indices:
+                _put_in_range(rng, target, dtype, indices[array], array in zeros)
             continue
         values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
         _normal(rng, values)
@@ -191,6 +196,7 @@ def draw(
     floats = [n for n in program.inputs if program.buffer_of[n].dtype in FLOAT_DTYPES]
     groups, large, zeros = _all_groups(program), _large(program, floats), undivided(program)
     turns, literals, counts = _turns(large), _literals(program), shift_counts(program)
+    indices = index_ranges(program)
     for index, array in enumerate(program.inputs):
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
@@ -201,6 +207,8 @@ def draw(
                 _whole_rows(rng, target, dtype, groups[array], number + 3 * index, array in zeros)
             if array in counts:
                 target[...] %= bits(dtype)
+            if array in indices:
+                _put_in_range(rng, target, dtype, indices[array], array in zeros)
             continue
         if name == "scaled":
             part, parts = min(floats.index(array), 1), _parts(floats)
@@ -321,6 +329,18 @@ def _whole_numbers(
     if zeros:
         return np.where(rng.random(shape, dtype=np.float32) < _ZERO_SHARE, kind.type(0), values)
     return np.where(values == 0, kind.type(1), values)
+
+
+def _put_in_range(
+    rng: np.random.Generator, values: Array, dtype: str, indices: tuple[int, int], zeros: bool
+) -> None:
+    """Let most numbers be indices of this range, in any order, repeated or not; the others stay."""
+    least, most = integer_bounds(dtype)
+    low, high = max(least, indices[0]), min(most, indices[1])
+    if low <= high:
+        inside = rng.random(values.shape, dtype=np.float32) < _INDEX_SHARE
+        drawn = rng.integers(low, high, values.shape, dtype=values.dtype, endpoint=True)
+        values[...] = np.where(inside & ((drawn != 0) | zeros), drawn, values)
 
 
 def _whole_rows(

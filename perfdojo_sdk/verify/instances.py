@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, IndexValue, Read, walk
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, IndexValue, Read, walk
+from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
@@ -68,7 +69,7 @@ class ProgramSets:
                 if len(node.body) != 1 or not isinstance(node.body[0], Statement):
                     raise Refuted(f"lockstep scope {node.head} holds more than one statement")
         for place in self.places.values():
-            if place.statement.target.array in self.program.inputs:
+            if place.statement.target.array in self.program.read_only:
                 raise Refuted(f"{self.describe(place.statement.id)} writes an input")
 
     def describe(self, statement: str) -> str:
@@ -130,8 +131,8 @@ class ProgramSets:
         """Buffer name -> its flow, for every buffer that is not an input."""
         nests, found = self._nests(self.program.body, 0), {}
         for buffer in self.program.buffers:
-            final, mine = self._final(buffer), tuple(nests.get(buffer.name, ()))
-            if (mine or final) and not set(buffer.arrays) & set(self.program.inputs):
+            final, mine = self._final(buffer), (*self._given(buffer), *nests.get(buffer.name, ()))
+            if (mine or final) and self.program.read_only.isdisjoint(buffer.arrays):
                 found[buffer.name] = flow(self.session, mine, final)
         return found
 
@@ -162,12 +163,18 @@ class ProgramSets:
                 mine[buffer] = (*mine.get(buffer, ()), Touch(touch, role, self.cell(access)))  # noqa: B023
 
             for k, leaf in enumerate(expression_leaves(statement.value)):
-                if isinstance(leaf, Read):
+                if isinstance(leaf, Read) and leaf.access.array not in self.program.read_only:
                     add(leaf.access, f"{name}_{k}", "read")
             if statement.accumulate:
                 add(statement.target, f"{name}_t", "own")
             add(statement.target, name, "add" if statement.accumulate else "write")
         return found
+
+    def _given(self, buffer: Buffer) -> Iterator[Leaf]:
+        """The caller's values of an array that is input and output, as a write before the program."""
+        for array in self.program.in_out.intersection(buffer.arrays):
+            name, cell = f"I_{array}", tuple(f"i{k}" for k in range(len(buffer.shape)))
+            yield Leaf(name, Domain(buffer.shape), None, (Touch(name, "write", cell),))
 
     def _final(self, buffer: Buffer) -> Final | None:
         for array in buffer.arrays:
@@ -195,10 +202,32 @@ class ProgramSets:
             for k, leaf in enumerate(expression_leaves(statement.value)):
                 if isinstance(leaf, IndexValue):
                     found[f"{name}_{k}"] = Direct(domain, "V", (form(leaf.index),))
-                elif leaf.access.array in self.program.inputs:
-                    cell = tuple(map(form, leaf.access.subscripts))
-                    found[f"{name}_{k}"] = Direct(domain, f"I_{leaf.access.array}", cell)
+                elif leaf.access.array in self.program.read_only:
+                    found[f"{name}_{k}"] = Direct(domain, *self._source(leaf.access))
         return found
+
+    def _source(self, access: Access) -> tuple[str, tuple[str, ...]]:
+        """Name and subscripts of what a read of an input sees.
+
+        With run-time indices in its subscripts that is a function of the iterators: its name says how the
+        indices are computed, and its subscripts are all forms of the iterators in it.
+        """
+        if not any(lookups_of((access,))):
+            return f"I_{access.array}", tuple(map(form, access.subscripts))
+        shapes, forms = [], list[str]()
+        for subscript in access.subscripts:
+            parts = [(part, c) for part, c in subscript.quotients if isinstance(part, Lookup)]
+            shapes.append("+".join([f"{c}*{part.pattern}" for part, c in parts]))
+            rest = [each for each in subscript.quotients if not isinstance(each[0], Lookup)]
+            forms.append(form(AffineExpr.of(subscript.coefficients, subscript.constant, tuple(rest))))
+            forms += [form(inside) for part, _ in parts for inside in part.forms]
+        return self.session.chosen(f"{access.array}[{', '.join(shapes)}]"), tuple(forms)
+
+    @cached_property
+    def chosen_sources(self) -> Mapping[str, int]:
+        """Sources that reads with run-time indices see, each with the number of its subscripts."""
+        names = self.session.choice_of
+        return {d.target: len(d.forms) for d in self.direct.values() if d.target in names}
 
     def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
         """The writes, input cells or integers that a reader sees."""

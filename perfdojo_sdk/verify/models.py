@@ -139,6 +139,9 @@ def _joined(parts: Sequence[int]) -> int:
     return value
 
 
+_NO_INDICES: Mapping[str, tuple[int, int]] = {}
+
+
 class RandomModel:
     """One random algebraic model: a domain of the interpreter, fixed by seed and laws.
 
@@ -146,15 +149,22 @@ class RandomModel:
     PRIME * EXPONENTS, that is pairs: exp takes the second part to a power modulo PRIME, and only the
     first part of a result counts. The second part of an exponential obeys no law, so an exponential of
     exponentials takes a third one, and so on: ``nested`` says how many of them stand in each other.
+    Inputs that run-time indices are read from are drawn for the ranges ``indices``.
     """
 
-    def __init__(self, seed: int, laws: Iterable[str] = (), nested: int = 1) -> None:
+    def __init__(
+        self,
+        seed: int,
+        laws: Iterable[str] = (),
+        nested: int = 1,
+        indices: Mapping[str, tuple[int, int]] = _NO_INDICES,
+    ) -> None:
         """:class:`VerificationError` (PD-V006) for a law that no model is known for."""
         self.seed, self.laws = seed, frozenset(laws)
         for law in sorted(self.laws.difference(LAWS)):
             what = f"no random model for the law {law!r}"
             raise VerificationError("PD-V006", what, hint=closest(law, list(LAWS)))
-        self.nested = nested
+        self.nested, self.indices = nested, indices
         self.fields = FIELDS[: nested + 1] if EXPONENT in self.laws else FIELDS[:1]
         self.modulus = prod(self.fields)
         self.ring = _ring(self.modulus)
@@ -316,7 +326,7 @@ class RandomModel:
         given: dict[str, list[Element]] = {}
         for name in program.inputs:
             buffer = program.buffer_of[name]
-            drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype)
+            drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype, self.indices.get(name))
             floats = buffer.dtype in FLOAT_DTYPES
             given[name] = [value % self.modulus for value in drawn] if floats else list(drawn)
         return given
@@ -331,7 +341,8 @@ class RandomModel:
     def packed(self, program: Program) -> bytes:
         """:meth:`inputs` as ``modular_vm.c`` takes them."""
         buffers = [program.buffer_of[name] for name in program.inputs]
-        return _packed(self.seed, tuple([(b.arrays[0], b.cells, b.dtype) for b in buffers]))
+        drawn = [(b.arrays[0], b.cells, b.dtype, self.indices.get(b.arrays[0])) for b in buffers]
+        return _packed(self.seed, tuple(drawn))
 
     def cells(self, values: Sequence[Element], dtype: str) -> Cells:
         """Cells in the form in which equal results are equal."""
@@ -349,21 +360,31 @@ class RandomModel:
 _KINDS = {Infinity.NEGATIVE: modular_vm.NEGATIVE, Infinity.POSITIVE: modular_vm.POSITIVE}
 
 
+#: The share of the elements read as run-time indices that are in range.
+_INSIDE = 7 / 8
+
+
 @lru_cache(256)
-def _drawn(seed: int, name: str, cells: int, dtype: str) -> tuple[int, ...]:
-    """Values of an input; of a float, 128 bits to take residues of."""
+def _drawn(
+    seed: int, name: str, cells: int, dtype: str, indices: tuple[int, int] | None = None
+) -> tuple[int, ...]:
+    """Values of an input; of a float, 128 bits to take residues of. Those that choose ``indices`` of a range
+    are mostly in it."""
     source = random.Random(f"{seed} {name}")
     if dtype in FLOAT_DTYPES:
         return tuple([source.getrandbits(128) for _ in range(cells)])
-    low, high = integer_bounds(dtype)
-    return tuple([source.randint(low, high) for _ in range(cells)])
+    low, high = least, most = integer_bounds(dtype)
+    if indices and max(low, indices[0]) <= min(high, indices[1]):
+        least, most = max(low, indices[0]), min(high, indices[1])
+    inside = [source.random() < _INSIDE for _ in range(cells)] if indices else [True] * cells
+    return tuple([source.randint(least, most) if each else source.randint(low, high) for each in inside])
 
 
 @lru_cache(64)
-def _packed(seed: int, inputs: tuple[tuple[str, int, str], ...]) -> bytes:
+def _packed(seed: int, inputs: tuple[tuple[str, int, str, tuple[int, int] | None], ...]) -> bytes:
     words = array("Q")
-    for name, cells, dtype in inputs:
+    for name, cells, dtype, indices in inputs:
         floats = dtype in FLOAT_DTYPES
-        for value in _drawn(seed, name, cells, dtype):
+        for value in _drawn(seed, name, cells, dtype, indices):
             words.extend((value % PRIME, value % EXPONENTS) if floats else (value & WORD, 0))
     return words.tobytes()

@@ -22,7 +22,7 @@ enum { WIDE = 1, RECIPROCAL = 2, IDEMPOTENT_MAX = 4, IDEMPOTENT_MIN = 8 }; /* la
 enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how a run of a task ended */
 
 enum {
-    END, STEP, LOOP, NEXT, PAR, END_PAR, GUARD, LOAD, STORE, CONST, INDEX_FLOAT, INDEX_WHOLE, SWAP,
+    END, STEP, LOOP, NEXT, PAR, END_PAR, GUARD, LOAD, STORE, FIND, CONST, INDEX_FLOAT, INDEX_WHOLE, SWAP,
     LANE_PUT, LANE_GET, REDUCE, SELECT,
     ADD, SUB, MUL, NEG, DIV, EXTREMUM, EXP, OPAQUE, COMPARE, ROUND, TO_FLOAT, WRAP, BINARY, UNARY, CONVERT
 };
@@ -520,6 +520,7 @@ static int run(Machine *m, Task *task)
             }
             break;
         }
+        case FIND: i[pc[1]] = (int64_t)(--top)->r; pc += 2; break; /* level: a run-time index */
         case CONST:
             *top++ = (Value){(uint64_t)pc[1], (uint64_t)pc[2], (uint32_t)pc[3], 0};
             pc += 4;

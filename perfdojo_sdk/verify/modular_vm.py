@@ -32,9 +32,11 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
     Literal,
     Operation,
+    Quotient,
     Read,
 )
 from perfdojo_sdk.core.interpreter import LOOPS, Schedule, owner
+from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.operations import OPERATIONS, Algebra
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -51,10 +53,10 @@ _ORDERS = {"forward": 0, "reversed": 1, "lockstep": 2, "random": 3}
 _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
 
 (
-    _END, _STEP, _LOOP, _NEXT, _PAR, _END_PAR, _GUARD, _LOAD, _STORE, _CONST, _INDEX_FLOAT, _INDEX_WHOLE,
-    _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM, _EXP, _OPAQUE,
-    _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT,
-) = range(32)  # fmt: skip
+    _END, _STEP, _LOOP, _NEXT, _PAR, _END_PAR, _GUARD, _LOAD, _STORE, _FIND, _CONST, _INDEX_FLOAT,
+    _INDEX_WHOLE, _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM,
+    _EXP, _OPAQUE, _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT,
+) = range(33)  # fmt: skip
 #: Operations on integers that the machine knows; the interpreter does any other.
 _WHOLE = {
     name: number
@@ -63,6 +65,7 @@ _WHOLE = {
          "lt", "le", "gt", "ge", "eq", "ne", "neg", "abs", "not")
     )
 }  # fmt: skip
+_NOTHING_FOUND: Mapping[Lookup, int] = {}
 _RING = {"add": _ADD, "sub": _SUB, "mul": _MUL, "neg": _NEG}
 _EXTREMA = {"max": 0, "min": 1}
 
@@ -205,11 +208,14 @@ class _Writer:
         self.levels = self.lanes = 1
         self.height = self.deepest = 0
         self.loops = 0
+        self.around = 0
+        """Scopes around the statement that is written."""
 
     # -- scopes
 
     def node(self, node: Node, path: Path, exposed: frozenset[str]) -> None:
         if isinstance(node, Statement):
+            self.around = len(path)
             self.statement(node, exposed)
         elif self.loops >= LOOPS:
             outside, self.loops = self.loops, 0
@@ -282,7 +288,7 @@ class _Writer:
             self.words[start + 1] += len(self.words)
 
     def lockstep(self, statement: Statement, level: int, size: int, exposed: frozenset[str]) -> None:
-        words, target = self.words, statement.target
+        words, target, self.around = self.words, statement.target, level + 1
         self.lanes = max(self.lanes, size)
         buffer = self.buffer(target)
         across = any(level in target.subscripts[k].levels for k in buffer.materialised)
@@ -333,19 +339,27 @@ class _Writer:
         self.operation(str(statement.accumulate), statement.dtype, 2)
 
     def load(self, access: Access) -> None:
+        found = dict[Lookup, int]()
+        for lookup in lookups_of((access,)):
+            self.value(lookup.value)
+            # Levels further in than the statement's hold its run-time indices.
+            found[lookup] = self.around + len(found)
+            self.words += (_FIND, found[lookup])
+            self.pop()
+        self.levels = max(self.levels, self.around + len(found))
         self.push()
         self.words.append(_LOAD)
-        self.cell(access)
+        self.cell(access, found)
 
     def store(self, access: Access) -> None:
         self.pop()
         self.words.append(_STORE)
         self.cell(access)
 
-    def cell(self, access: Access) -> None:
+    def cell(self, access: Access, found: Mapping[Lookup, int] = _NOTHING_FOUND) -> None:
         buffer = self.buffer(access)
         self.words.append(self.slot(buffer.name))
-        _form(self.words, [(access.subscripts[k], buffer.strides[k]) for k in buffer.materialised])
+        _form(self.words, [(access.subscripts[k], buffer.strides[k]) for k in buffer.materialised], found)
 
     def buffer(self, access: Access) -> Buffer:
         return self.program.buffer_of[access.array]
@@ -394,8 +408,10 @@ class _Writer:
 # -- pieces of words -------------------------------------------------------------------------------
 
 
-def _form(words: list[int], parts: Sequence[tuple[AffineExpr, int]]) -> None:
-    """The sum of some forms, each with a factor."""
+def _form(
+    words: list[int], parts: Sequence[tuple[AffineExpr, int]], found: Mapping[Lookup, int] = _NOTHING_FOUND
+) -> None:
+    """The sum of some forms, each with a factor. ``found``: the levels that hold run-time indices."""
     if len(parts) == 1 and parts[0][1] == 1 and not parts[0][0].quotients:
         index = parts[0][0]
         words += (index.constant, len(index.terms))
@@ -409,7 +425,12 @@ def _form(words: list[int], parts: Sequence[tuple[AffineExpr, int]]) -> None:
         constant += factor * index.constant
         for level, c in index.terms:
             terms[level] = terms.get(level, 0) + factor * c
-        quotients += [(quotient, factor * c) for quotient, c in index.quotients]
+        for part, c in index.quotients:
+            if isinstance(part, Lookup):
+                terms[found[part]] = terms.get(found[part], 0) + factor * c
+            else:
+                assert isinstance(part, Quotient)
+                quotients.append((part, factor * c))
     words += (constant, len(terms))
     for term in terms.items():
         words += term

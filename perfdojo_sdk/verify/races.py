@@ -48,7 +48,7 @@ def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[St
         statement = place.statement
         for access, writes in (*((r, False) for r in statement.reads), (statement.target, True)):
             buffer = sets.program.buffer_of[access.array]
-            if not set(buffer.arrays) & set(sets.program.inputs):
+            if sets.program.read_only.isdisjoint(buffer.arrays):
                 contact = _Contact(place, access.text, writes, _touched_by(sets, place, access, level))
                 contacts.setdefault(buffer.name, []).append(contact)
     apart = isl.UnionSet.read_from_str(sets.session.context, "{ [[p] -> [q]] : p < q or q < p }")

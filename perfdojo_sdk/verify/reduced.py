@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -214,14 +215,16 @@ def _counted(root: Program) -> Iterator[Path]:
     """Scopes whose iterators take part in conditions or quotients: there a size is also a number."""
     for path, node in root.walk():
         if isinstance(node, Statement):
-            forms = [q.dividend for form in _forms(node) for q, _ in form.quotients]
+            forms = [q.dividend for form in _forms(node) for q, _ in form.divisions]
+            indices = [i for lookup in lookups_of(node.reads) for i in index_values(lookup.value)]
+            forms += [index.index for index in indices]
             for form in (*node.guard, *forms):
                 yield from (path[: level + 1] for level in form.levels)
 
 
 def _forms(statement: Statement) -> Iterator[AffineExpr]:
     yield from statement.guard
-    for access in (statement.target, *statement.reads):
+    for access in (statement.target, *statement.every_read):
         yield from access.subscripts
     yield from (value.index for value in index_values(statement.value))
 

@@ -266,7 +266,7 @@ class _Emitter:
         yield f"static int run_one({', '.join(parameters)})"
         yield "{"
         yield "    int64_t peak = 0;"
-        own = [b for b in self.program.buffers if not set(b.arrays) & set(self.program.inputs)]
+        own = [b for b in self.program.buffers if self.program.read_only.isdisjoint(b.arrays)]
         storage = [
             (f"b_{buffer.name}_{part}", kind, f"{buffer.cells}L * sizeof({kind})")
             for buffer in own
@@ -280,6 +280,9 @@ class _Emitter:
         for array, kind, size in storage:
             yield f"    {kind} *restrict {array} = cells({size}, {int(not self.split)});"
             yield f"    if (!{array}) return 1;"
+        for buffer in own:
+            if not self.program.in_out.isdisjoint(buffer.arrays):
+                yield from self.copy_in(buffer)
         for node in self.program.body:
             yield from self.node(node, [], 1, self.large)
         for name in self.program.outputs:
@@ -297,6 +300,13 @@ class _Emitter:
         more = self.kind == OUTCOMES and buffer.name in self.tracked
         same = self.floats is FLOATS and buffer.dtype == "f32"
         return is_output and same and not self.split and not more
+
+    def copy_in(self, buffer: Buffer) -> Iterator[str]:
+        """Start the cells of an array that is input and output with the caller's values."""
+        yield f"    for (long at = 0; at < {buffer.cells}L; at++) {{"
+        yield f"        {number_type(buffer.dtype)} x = {self.given(buffer, 'at')};"
+        yield f"        {self.store(buffer)}"
+        yield "    }"
 
     def copy_out(self, name: str) -> Iterator[str]:
         """Unpack the cells; of the rows that were run if there are rows."""
@@ -362,11 +372,11 @@ class _Emitter:
     def nest(self, node: Scope, scopes: list[Scope]) -> str:
         """A call of a new function that runs the loops of ``node``, inside ``scopes``, by vectors."""
         accesses = [
-            access for leaf in node.leaves for access in (leaf.statement.target, *leaf.statement.reads)
+            access for leaf in node.leaves for access in (leaf.statement.target, *leaf.statement.every_read)
         ]
-        inputs = sorted({access.array for access in accesses}.intersection(self.program.inputs))
+        inputs = sorted({access.array for access in accesses}.intersection(self.program.read_only))
         buffers = [self.program.buffer_of[access.array] for access in accesses]
-        own = {b.name: b for b in buffers if not set(b.arrays) & set(self.program.inputs)}
+        own = {b.name: b for b in buffers if self.program.read_only.isdisjoint(b.arrays)}
         dtypes = {name: self.program.buffer_of[name].dtype for name in inputs}
         arrays = [(input_name(name), f"const {C_TYPES[dtype]}") for name, dtype in dtypes.items()]
         arrays += [
@@ -520,16 +530,21 @@ class _Emitter:
 
     def exact(self, value: Expression) -> bool:
         return isinstance(value, Literal) or (
-            isinstance(value, Read) and value.access.array in self.program.inputs
+            isinstance(value, Read) and value.access.array in self.program.read_only
         )
 
     def read(self, access: Access) -> str:
         buffer = self.program.buffer_of[access.array]
-        at = form_of(buffer.address(access.subscripts))
-        if access.array not in self.program.inputs:
-            return self.load(buffer, at)
-        given = f"{input_name(access.array)}[{at}]"
-        return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
+        at = form_of(
+            buffer.address(access.subscripts), lambda lookup: f"({self.expression(lookup.value)}).v"
+        )
+        return self.given(buffer, at) if access.array in self.program.read_only else self.load(buffer, at)
+
+    def given(self, buffer: Buffer, at: str) -> str:
+        """The caller's number in a cell of an input."""
+        (array,) = buffer.arrays
+        held = f"{input_name(array)}[{at}]"
+        return f"literal_{buffer.dtype}({held})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({held})"
 
 
 def multiplies(program: Program) -> bool:

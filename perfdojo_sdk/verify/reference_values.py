@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
-from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal
+from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal, Quotient
+from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.verify.reference_types import C_TYPES
 
@@ -31,9 +34,15 @@ def condition(statement: Statement) -> str:
     return " && ".join(f"{form_of(form)} >= 0" for form in statement.guard)
 
 
-def form_of(index: AffineExpr) -> str:
+def form_of(index: AffineExpr, lookup: Callable[[Lookup], str] | None = None) -> str:
+    """A form in C; ``lookup`` gives the C of run-time indices."""
     parts = [f"i{level} * {coefficient}L" for level, coefficient in index.terms]
     for quotient, coefficient in index.quotients:
+        if isinstance(quotient, Lookup):
+            assert lookup, "a run-time index stands in a subscript of an element that is read"
+            parts.append(f"{lookup(quotient)} * {coefficient}L")
+            continue
+        assert isinstance(quotient, Quotient)
         sign = "%" if quotient.remainder else "/"
         parts.append(f"({form_of(quotient.dividend)}) {sign} {quotient.divisor}L * {coefficient}L")
     return " + ".join([*parts, f"{index.constant}L"])

@@ -2,7 +2,8 @@
 
 Tuple names inside isl: ``S3`` is a statement (its instances, and their writes), ``S3_0`` its first
 leaf, ``S3_t`` the cell that it accumulates onto, ``I_x`` a cell of input x, ``F_y`` the final value
-of a cell of output y, ``V`` an integer (an index used as a value).
+of a cell of output y, ``V`` an integer (an index used as a value), ``G2`` an element of an input that a
+run-time index chooses.
 
 Parsing constraints is isl's slowest operation, so boxes are built by calls and only plain affine
 tuples are parsed; both are remembered for the session.
@@ -72,6 +73,8 @@ class Session:
         self.max_operations = max_operations
         self.name_of: dict[str, str] = {}
         self.id_of: dict[str, str] = {}
+        self.choice_of: dict[str, str] = {}
+        """Tuple name -> the array, and how its run-time indices are computed."""
         self.memory: dict[object, object] = {}
         """Results that other modules keep for the session, each under keys of a type of its own."""
         self._boxes: dict[tuple[int, ...], isl.Set] = {}
@@ -100,6 +103,13 @@ class Session:
             name = f"S{len(self.name_of)}"
             self.name_of[statement], self.id_of[name] = name, statement
         return self.name_of[statement]
+
+    def chosen(self, element: str) -> str:
+        """The tuple name of an element that run-time indices choose; the same for the whole session."""
+        known = {text: name for name, text in self.choice_of.items()}
+        if element not in known:
+            self.choice_of[f"G{len(known)}"] = element
+        return known.get(element) or f"G{len(known)}"
 
     def box(self, name: str, sizes: tuple[int, ...]) -> isl.Set:
         """``{ name[i0, i1, ...] : 0 <= ik < sizes[k] }``"""
@@ -163,7 +173,8 @@ def iterators(depth: int) -> list[str]:
 def form(index: AffineExpr) -> str:
     """A form of the levels as isl text."""
     text = str(index.constant) + "".join(f"{c:+d}*i{level}" for level, c in index.terms)
-    for quotient, c in index.quotients:
+    assert len(index.divisions) == len(index.quotients), "run-time indices choose elements of inputs"
+    for quotient, c in index.divisions:
         dividend, divisor = form(quotient.dividend), quotient.divisor
         part = f"(({dividend}) mod {divisor})" if quotient.remainder else f"floor(({dividend})/{divisor})"
         text += f"{c:+d}*{part}"

@@ -105,13 +105,15 @@ class Origins:
         for array in self.new.program.inputs:
             rank = len(self.new.program.buffer_of[array].shape)
             parts.append(self.session.identity(f"I_{array}", f"I_{array}", rank))
+        parts += [self.session.identity(name, name, rank) for name, rank in self.new.chosen_sources.items()]
         return self.session.map(parts)
 
     @cached_property
     def sources(self) -> frozenset[str]:
         """Names of the new sources of values."""
         inputs = {f"I_{array}" for array in self.new.program.inputs}
-        return frozenset(self.instances) | frozenset(self.bundles) | {"V"} | inputs
+        direct = inputs | {"V"} | set(self.new.chosen_sources)
+        return frozenset(self.instances) | frozenset(self.bundles) | direct
 
 
 def _pieces(origin: Origin) -> tuple[Piece, ...]:
@@ -256,7 +258,8 @@ class Tracer:
         if reader in self.new.direct:
             return self.new.direct[reader] == self.old.direct.get(reader)
         flow = self.new.flow_of[reader]
-        unchanged = all(origins.same(self.new.by_name[name]) for name in flow.statements)
+        places = [self.new.by_name[name] for name in flow.statements if name in self.new.by_name]
+        unchanged = all(map(origins.same, places))
         return unchanged and flow is self.old.flow_of.get(reader)
 
     def equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
@@ -299,6 +302,8 @@ class Tracer:
         name = tuple_name(point)
         if name in self.session.id_of:
             return f"{self.old.describe(self.session.id_of[name])} at {coordinates(point)}"
+        if name in self.session.choice_of:
+            return f"input {self.session.choice_of[name]} by {coordinates(point)}"
         what = "the integer" if name == "V" else f"input {name[2:]} at"
         return f"{what} {coordinates(point)}"
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.verify.groups import Array
 
@@ -38,7 +39,8 @@ def _operands(program: Program, names: Collection[str]) -> frozenset[str]:
     found = {
         program.buffer_of[read.access.array].name
         for statement in statements
-        for part in walk(statement.value)
+        for value in (statement.value, *[lookup.value for lookup in lookups_of(statement.reads)])
+        for part in walk(value)
         if isinstance(part, Operation) and part.name in names and part.dtype not in FLOAT_DTYPES
         for read in walk(part.arguments[1])
         if isinstance(read, Read)
@@ -47,7 +49,7 @@ def _operands(program: Program, names: Collection[str]) -> frozenset[str]:
         known = len(found)
         for statement in statements:
             if program.buffer_of[statement.target.array].name in found:
-                found |= {program.buffer_of[read.array].name for read in statement.reads}
+                found |= {program.buffer_of[read.array].name for read in statement.every_read}
         if len(found) == known:
             break
     return frozenset(n for n in program.inputs if program.buffer_of[n].name in found)
@@ -159,7 +161,7 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
 def _certain(condition: Expression, program: Program) -> bool:
     """True if a condition compares values that no rounding has affected."""
     if isinstance(condition, Read):
-        return condition.access.array in program.inputs
+        return condition.access.array in program.read_only
     if isinstance(condition, Operation):
         known = condition.name in _COMPARISONS
         return known and all(_certain(argument, program) for argument in condition.arguments)

@@ -20,9 +20,11 @@ from perfdojo_sdk.core.expression import (
     IndexValue,
     Literal,
     Operation,
+    Part,
     Quotient,
     Read,
 )
+from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Program
 
 #: Precedences, the weakest first; an argument with a weaker one than its place needs brackets.
@@ -167,7 +169,7 @@ class Writer:
     def index(self, form: AffineExpr) -> str:
         """A form of the iterators: ``{0}*16+{1}`` is 16i+j."""
         parts = [self._term(self.letter(level), c) for level, c in form.terms]
-        parts += [self._term(self._quotient(quotient), c) for quotient, c in form.quotients]
+        parts += [self._term(self._part(part), c) for part, c in form.quotients]
         if form.constant or not parts:
             parts.append(f"{form.constant:+d}".replace("-", self.notation.minus))
         return "".join(parts).removeprefix("+")
@@ -175,6 +177,12 @@ class Writer:
     def _term(self, text: str, coefficient: int) -> str:
         factor = "" if abs(coefficient) == 1 else f"{abs(coefficient)}{self.notation.times}"
         return f"{self.notation.minus if coefficient < 0 else '+'}{factor}{text}"
+
+    def _part(self, part: Part) -> str:
+        if isinstance(part, Lookup):
+            return self.expression(part.value, SUM)
+        assert isinstance(part, Quotient)
+        return self._quotient(part)
 
     def _quotient(self, quotient: Quotient) -> str:
         simple = len(quotient.dividend.terms) == 1 and quotient.dividend.text.startswith("{")

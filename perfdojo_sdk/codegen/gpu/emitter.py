@@ -27,6 +27,7 @@ from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import STORED_DTYPES
+from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -58,6 +59,7 @@ class GpuEmitter(GpuWriter):
         super().__init__(program, symbol, dialect)
         self.mapped: ProgramMap = map_program(program, dialect, machine)
         check_blocks(program, self.mapped)
+        _check_in_out(program)
         self.placed, self.workspace = place(self.mapped)
         self.runtime, self.language = runtime, language
         self.unit: Unit = "block"
@@ -443,6 +445,17 @@ class GpuEmitter(GpuWriter):
             width = lanes_at_once(statement.dtype)
             for start in range(0, scope.size, width):
                 Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
+
+
+def _check_in_out(program: Program) -> None:
+    """UnavailableError where a kernel changes an array of its caller in place."""
+    if program.in_out:
+        raise UnavailableError(
+            "PD-C001",
+            f"{program.name}: {', '.join(sorted(program.in_out))} is input and output",
+            why="kernels for blocks and warps write arrays of their own",
+            hint="give the result another name and copy what stays",
+        )
 
 
 def _part(number: str, stride: int, size: int, total: int) -> str:

@@ -128,7 +128,7 @@ def launch_figures(
         slow += heavy * instances
         runners = _runners(mapped, path, launch)
         steps += -(-instances // (prod(host) * launch.blocks * runners))
-        for access in (*node.reads, node.target):
+        for access in (*node.every_read, node.target):
             place = placed[program.buffer_of[access.array].name]
             size = BYTES[place.buffer.dtype]
             loads = instances // _kept(mapped, access, path)

@@ -82,7 +82,7 @@ class Lanes:
     def _load(self, access: Access) -> None:
         name = f"pd_l{len(self.loaded)}"
         array = c_name(self.emitter.place_of(access).buffer.name)
-        index = c_index(self.emitter.flat(access, self.at[0]))
+        index = self.emitter.subscript(self.emitter.flat(access, self.at[0]), self.at[0])
         self.emitter.function.line(f"const pd_f32x4 {name} = pd_load4({array}, {index});")
         self.loaded[access] = name
 

@@ -45,7 +45,7 @@ def _numbers(mapped: ProgramMap, placed: Mapping[str, Placed]) -> Iterator[int]:
             continue
         yield from (value.index.reach(sizes) for value in index_values(node.value))
         yield from (form.reach(sizes) for form in node.guard)
-        for access in (node.target, *node.reads):
+        for access in (node.target, *node.every_read):
             yield placed[program.buffer_of[access.array].name].address(access).reach(sizes)
         # Threads count the iterations of a whole chain of scopes, in steps of their number.
         taken = [size for _, size, role in mapped.roles(path) if role in ("threads", "warps")]

@@ -63,7 +63,8 @@ class GpuWriter(HostPart):
         """Start an asynchronous copy of one cell, or of four neighbours."""
         word, ends = "pd_copy_async4" if width == 4 else "pd_copy_async", []
         for access in (statement.target, *statement.reads):
-            ends.append(f"{c_name(self.place_of(access).buffer.name)}, {c_index(self.flat(access, point))}")
+            index = self.subscript(self.flat(access, point), point)
+            ends.append(f"{c_name(self.place_of(access).buffer.name)}, {index}")
         self.function.line(f"{word}({', '.join(ends)});")
 
     def flat(self, access: Access, point: Point) -> AffineExpr:

@@ -193,7 +193,7 @@ def _same_for_all_lanes(facts: Mapped) -> Refusal | None:
     if not facts.lanes:
         return None
     statement = facts.only
-    quotients = [q.dividend for v in index_values(statement.value) for q, _ in v.index.quotients]
+    quotients = [q.dividend for v in index_values(statement.value) for q, _ in v.index.divisions]
     for form in (*statement.guard, *quotients):
         if facts.site.level in form.levels:
             return Refusal.of(statement.id, form.text, iterator=facts.scope.id, form=form.text)

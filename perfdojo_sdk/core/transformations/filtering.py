@@ -177,7 +177,7 @@ def _slides(facts: Filter) -> Refusal | None:
     if level in second.access.levels:
         return Refusal.of(facts.statement.id, second.access, iterator=facts.site.scope.id)
     for subscript in first.access.subscripts:
-        divided = {l for q, _ in subscript.quotients for l in q.dividend.levels}
+        divided = {l for q, _ in subscript.quotients for l in q.levels}
         steps = [subscript.coefficients.get(l, 0) for l in (level, tap)]
         if steps[0] != steps[1] or divided & {level, tap}:
             return Refusal.of(facts.statement.id, first.access, iterator=facts.taps.id)

@@ -159,7 +159,7 @@ def _operands_unchanged(facts: Inlining) -> Refusal | None:
     definition, reader, program = facts.definition, facts.reader, facts.site.program
     for instance in facts.instances.values():
         for operand in definition.statement.reads:
-            if operand.array in program.inputs:
+            if operand.array in program.read_only:
                 continue
             later = operand.substitute(instance.__getitem__)
             write = change_between(program, operand, definition, later, reader)
@@ -297,7 +297,7 @@ class InlineDefinition(Analysed[Inlining]):
         for _, node in program.walk():
             if isinstance(node, Statement):
                 for array in dict.fromkeys(r.array for r in node.reads):
-                    if array not in program.inputs:
+                    if array not in program.read_only:
                         yield Move(self.name, node.id, (("array", array),))
 
     def analyse(self, site: Site) -> Inlining | Refusal:

@@ -93,7 +93,7 @@ class Taken(NamedTuple):
 
     def changed_since(self, site: Site, element: Access) -> Refusal | None:
         """A write that may have changed the element since."""
-        if element.array in site.program.inputs:
+        if element.array in site.program.read_only:
             return None
         step = self.reduction.step
         value = step.statement.value

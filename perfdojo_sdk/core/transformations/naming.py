@@ -87,7 +87,7 @@ class SlidingTerm(Term):
         """
         value, depth = self.value, self.depth
         forms = [_index(form) for form in value.forms]
-        inside = {level for form in forms for q, _ in form.quotients for level in q.dividend.levels}
+        inside = {level for form in forms for q, _ in form.quotients for level in q.levels}
         groups: dict[object, list[int]] = {}
         for level in sorted(value.levels):
             alone = level < depth or level in inside

@@ -139,7 +139,7 @@ def reaching_outside(site: Site, nest: Scope) -> Access | None:
     """An access of the new nest that is not shown to stay inside its array where its condition holds."""
     for leaf in nest.leaves:
         statement, around = leaf.statement, (*site.outer_sizes, *leaf.sizes)
-        for access in (statement.target, *statement.reads) if statement.guard else ():
+        for access in (statement.target, *statement.every_read) if statement.guard else ():
             shape = site.program.buffer_of[access.array].shape
             for subscript, size in zip(access.subscripts, shape, strict=True):
                 low, high = guarded_bounds(subscript, statement.guard, around)

@@ -375,7 +375,7 @@ class Body:
                 raise Refused(limits.INTEGER, work.statement.id, **words)
             term = self._scaled(self.iterators[work.loop(level)], coefficient)
             total = term if total is None else listing.compute("x", "add {0}, {1}, {2}", total, term)
-        for quotient, coefficient in form.quotients:
+        for quotient, coefficient in form.divisions:
             dividend = self.whole(quotient.dividend, work)
             name = "rem" if quotient.remainder else "div"
             by = listing.number(quotient.divisor)

@@ -272,7 +272,7 @@ def _dimensions(
                 here = Dimension(last.size * here.size, last.stride)
             merged.append(here)
     merged = merged or [Dimension(1, 0)]
-    if any(q.dividend.highest < outside for q, _ in form.quotients):
+    if any(q.dividend.highest < outside for q, _ in form.divisions):
         raise wrong("the address is no affine form of the iterators")
     outer = [size * form.coefficients.get(level, 0) for level in range(outside)]
     if any(step % WORD for step in (size * form.constant, *outer, *(d.stride for d in merged))):
@@ -290,7 +290,7 @@ def _loops(form: AffineExpr, level: int, size: int) -> tuple[Dimension, ...] | N
     Two where the scope was made of two: ``{level}//n`` and ``{level}%n`` are their iterators.
     """
     plain = form.coefficients.get(level, 0)
-    mine = [(q, c) for q, c in form.quotients if level in q.dividend.levels]
+    mine = [(q, c) for q, c in form.divisions if level in q.dividend.levels]
     if not mine:
         return (Dimension(size, plain),)
     (inner, *others) = {q.divisor for q, _ in mine}
