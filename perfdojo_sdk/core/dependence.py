@@ -255,9 +255,14 @@ def _pairs(
 
 
 def is_reduction(a: Touch, b: Touch) -> bool:
-    """Both touches are the targets of one kind of accumulation: they commute."""
+    """Both touches are the targets of one kind of accumulation: they commute.
+
+    Not if a run-time index says which cell: leg 3 could not follow each cell's terms in another order.
+    """
     operation = a.statement.accumulate
-    return a.writes and b.writes and operation is not None and operation == b.statement.accumulate
+    if operation is None or a.statement.chooses or b.statement.chooses:
+        return False
+    return a.writes and b.writes and operation == b.statement.accumulate
 
 
 def may_run_before(

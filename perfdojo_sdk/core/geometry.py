@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr, Expression, IndexValue, Read
-from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -56,7 +55,7 @@ def negative_dividends(statement: Statement, sizes: tuple[int, ...]) -> Iterator
     """Dividends in a subscript, a condition or an iterator's value that may be negative."""
     forms = [*statement.guard, *statement.target.subscripts]
     forms += [form for access in statement.reads for form in access.subscripts]
-    forms += [form for lookup in lookups_of(statement.reads) for form in lookup.forms]
+    forms += [form for lookup in statement.lookups for form in lookup.forms]
     forms += [value.index for value in index_values(statement.value)]
     for form in forms:
         if form.quotients and (bad := _negative_dividend(form, sizes)) is not None:
@@ -83,7 +82,7 @@ def beyond_reach(program: Program, statement: Statement, sizes: tuple[int, ...])
     compute."""
     largest = max(sizes, default=1)
     forms = [*statement.guard, *[value.index for value in index_values(statement.value)]]
-    for lookup in lookups_of(statement.reads):
+    for lookup in statement.lookups:
         forms += [form.index for form in lookup.value.forms if isinstance(form, IndexValue)]
     for access in (statement.target, *statement.every_read):
         buffer = program.buffer_of[access.array]
@@ -163,7 +162,7 @@ def index_ranges(program: Program) -> Mapping[str, tuple[int, int]]:
     found: dict[str, tuple[int, int]] = {}
     for place in program.places:
         if isinstance(place.node, Statement):
-            for lookup in lookups_of(place.node.reads):
+            for lookup in place.node.lookups:
                 low, high = lookup.bounds(place.sizes)
                 for array in {read.array for read in lookup.reads}:
                     least, most = found.get(array, (low, high))

@@ -20,7 +20,7 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.expression import Access, AffineExpr, Change, Condition, Expression, Form, IndexValue
 from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
-from perfdojo_sdk.core.lookups import lookups_of
+from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.operations import ACCUMULATIONS
 
 #: Name of a scope or a statement, unique in its program: ``s3``, or ``s3.o`` for what a move made of it.
@@ -194,9 +194,19 @@ class Statement:
         return self.value.reads
 
     @lazy
+    def lookups(self) -> tuple[Lookup, ...]:
+        """The run-time indices of the elements that it reads and writes."""
+        return tuple(lookups_of((self.target, *self.reads)))
+
+    @lazy
+    def chooses(self) -> bool:
+        """True if a run-time index says which element it writes."""
+        return any(lookups_of((self.target,)))
+
+    @lazy
     def index_reads(self) -> tuple[Access, ...]:
-        """Elements of inputs that choose the elements of :attr:`reads`: those inside subscripts."""
-        return tuple([read for lookup in lookups_of(self.reads) for read in lookup.reads])
+        """Elements of inputs that :attr:`lookups` read."""
+        return tuple([read for lookup in self.lookups for read in lookup.reads])
 
     @property
     def every_read(self) -> tuple[Access, ...]:

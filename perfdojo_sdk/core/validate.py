@@ -190,22 +190,26 @@ def _beyond(
 
 
 def _lookups(program: Program, statement: Statement, sizes: tuple[int, ...]) -> Iterator[Violation]:
-    """Run-time indices read inputs, stand in subscripts of inputs that are read, and stay in their arrays."""
+    """Run-time indices read inputs, and choose elements of inputs to read or of outputs to write."""
     values = [value.index for value in index_values(statement.value)]
-    for form in (*statement.target.subscripts, *statement.guard, *values):
+    for form in (*statement.guard, *values):
         if lookups_in(form):
-            what = f"{form.text}: a run-time index stands where an element is written or a condition is asked"
-            hint = "run-time indices choose elements that are read"
+            what = f"{form.text}: a run-time index stands in a condition or a number"
+            hint = "run-time indices choose elements of arrays"
             yield Violation("PD-P017", what, statement.id, hint=hint)
-    if not any(lookups_of(statement.reads)):
+    if not statement.lookups:
         return
-    chosen = [a for a in statement.reads if any(lookups_in(form) for form in a.subscripts if form.quotients)]
+    target = statement.target
+    if any(lookups_of((target,))) and target.array not in program.outputs:
+        what = f"{target.text}: {target.array} is no output, and a run-time index chooses what is written"
+        yield Violation("PD-P017", what, statement.id, target.array, "write an output at run-time indices")
+    chosen = [access for access in statement.reads if any(lookups_of((access,)))]
     for access in (*chosen, *statement.index_reads):
         if access.array not in program.read_only:
             what = f"{access.text}: {access.array} is no input that is only read"
             hint = "run-time indices choose among elements of inputs, by elements of inputs"
             yield Violation("PD-P017", what, statement.id, access.array, hint)
-    for lookup in lookups_of(statement.reads):
+    for lookup in statement.lookups:
         for what in _ill_typed(program, lookup.value):
             yield Violation("PD-P010", what, statement.id, hint="write the conversion")
         if reason := unfit(lookup.value):
@@ -233,7 +237,7 @@ def _first_write(program: Program, buffer: Buffer) -> Iterator[Violation]:
         if set(buffer.arrays) & set(program.outputs):
             hint = "add a statement that writes it, or take it out of the outputs"
             yield Violation("PD-P013", f"output {buffer.name} is never written", name=buffer.name, hint=hint)
-    elif not first.writes or first.statement.accumulate:
+    elif not first.writes or first.statement.accumulate or any(lookups_of((first.access,))):
         yield Violation(
             "PD-P013",
             f"{first.access.array} is read before it is written",

@@ -63,6 +63,8 @@ class _Writer:
                       self.filtered, self.gathered, self.changed)  # fmt: skip
         while self.count < statements:
             self.rng.choice(nests)()
+        if not self.locals:
+            self.elementwise()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
         interface = [*self.inputs, *self.indices], [*outputs, *self.given_back]
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
@@ -392,7 +394,7 @@ class _Writer:
             self.line(f"{shape[0]}\n| {target} = 0\n| {self.head(shape[1:])}{target} += {value}", 2)
 
     def changed(self) -> None:
-        """An input that the kernel changes in place, everywhere or in part, once or in several steps."""
+        """An input that the kernel changes in place: everywhere, in part, or where integers say."""
         rng = self.rng
         names = [name for name in self.inputs if name not in self.chosen_from]
         if not names:
@@ -403,6 +405,9 @@ class _Writer:
         shape = self.shapes[name]
         loops = self.loops(shape)
         sign, value = rng.choice(("=", "+=", "*=", "max=")), self.value(loops)
+        if rng.random() < 0.4:
+            chosen = ",".join(self.choice(size, loops) for size in shape)
+            return self.line(f"{self.head(shape)}{name}[{chosen}] {sign} {value}", 1)
         guard = f" if {self.condition(loops)}" if rng.random() < 0.3 else ""
         over = self.head(self.shape(1, 1)) if sign != "=" and rng.random() < 0.3 else ""
         self.line(f"{self.head(shape)}{over}{self.at(name, loops)} {sign} {value}{guard}", 1)

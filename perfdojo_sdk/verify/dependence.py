@@ -334,6 +334,7 @@ class _Step:
                 tracer.compare_targets()
             else:
                 tracer.compare_mixed()
+            tracer.compare_choices()
 
     def _modes(self) -> Iterator[Mode]:
         if self.ordered:

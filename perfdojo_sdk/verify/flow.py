@@ -15,8 +15,9 @@ from typing import NamedTuple, TypeAlias
 
 from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl
 
-Role: TypeAlias = OneOf["read", "own", "write", "add"]
-"""``own``: an accumulation reads what it adds onto."""
+Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
+"""``own``: an accumulation reads what it adds onto. ``may``: a write of one of several cells, which a
+run-time index chooses; it also has an ``own`` read of each of them, whose value it keeps or replaces."""
 
 Mode: TypeAlias = OneOf["last", "terms"]
 """The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:
@@ -30,6 +31,8 @@ class Touch(NamedTuple):
     role: Role
     cell: tuple[str, ...]
     """Subscripts as isl text."""
+    choices: tuple[int, ...] = ()
+    """Numbers of values of the run-time indices, which are further iterators in ``cell``."""
 
 
 class Leaf(NamedTuple):
@@ -89,6 +92,11 @@ class Flow:
         """The accumulations that meet in this buffer."""
         return frozenset(leaf.accumulate for leaf in self.leaves if leaf.accumulate)
 
+    @cached_property
+    def chooses(self) -> bool:
+        """True if a run-time index chooses among cells to write."""
+        return any(self._touches("may"))
+
     def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
         found = (self._last if mode == "last" else self._terms).get(reader)
         return self.session.map() if found is None else found
@@ -99,10 +107,10 @@ class Flow:
         reads = self._accesses("read", "own")
         left = reads.domain()
         # Subtract one write after the other: usually the first of them fills every cell.
-        for touch in self._touches("write", "add"):
+        for touch, domain in self._touches("write", "add"):
             if left.is_empty():
                 break
-            write = self.session.map([self._access(*touch)])
+            write = self.session.map([self._access(touch, domain)])
             left = left.subtract(_before(self._time, reads.intersect_domain(left), write).domain())
         return left
 
@@ -112,13 +120,15 @@ class Flow:
 
     @cached_property
     def _terms(self) -> Mapping[str, isl.UnionMap]:
+        if self.chooses:
+            return self._last  # which cell is written is not known, so the order of all writes counts
         # The value that an accumulation adds onto matters only if accumulations of two kinds meet.
         sinks = self._accesses("read", "own") if len(self.operations) > 1 else self._accesses("read")
         return by_reader(self._seen_by(sinks, self._accesses("write"), self._accesses("add")))
 
     @cached_property
     def _ordered(self) -> isl.UnionMap:
-        return self._seen_by(self._accesses("read", "own"), self._accesses("write", "add"), None)
+        return self._seen_by(self._accesses("read", "own"), self._accesses("write", "add", "may"), None)
 
     def _seen_by(self, sinks: isl.UnionMap, hiding: isl.UnionMap, kept: isl.UnionMap | None) -> isl.UnionMap:
         """Sink -> the last of the ``hiding`` accesses to its cell before it, and the ``kept`` ones since.
@@ -144,18 +154,25 @@ class Flow:
     def _accesses(self, *roles: Role) -> isl.UnionMap:
         return self.session.map([self._access(*touch) for touch in self._touches(*roles)])
 
-    def _touches(self, *roles: Role) -> Iterator[tuple[str, Domain, tuple[str, ...]]]:
-        """Name, instances and cell of every access in one of these roles, in the order of the program."""
+    def _touches(self, *roles: Role) -> Iterator[tuple[Touch, Domain]]:
+        """Every access in one of these roles, with its instances, in the order of the program."""
         for leaf in self.leaves:
             for touch in leaf.touches:
                 if touch.role in roles:
-                    yield touch.name, leaf.domain, touch.cell
+                    yield touch, leaf.domain
         if self.final and "read" in roles:
-            yield self.final
+            yield Touch(self.final.name, "read", self.final.cell), self.final.domain
 
-    def _access(self, name: str, domain: Domain, cell: tuple[str, ...]) -> isl.Map:
-        access = self.session.affine(name, domain.depth, "B", cell)
-        return access.intersect_domain(self.session.instances(name, domain))
+    def _access(self, touch: Touch, domain: Domain) -> isl.Map:
+        """Instances of an access -> the cells. Own reads of cells that a run-time index may choose have an
+        instance for each of them."""
+        whole = domain.with_choices(touch.choices)
+        access = self.session.affine(touch.name, whole.depth, "B", touch.cell)
+        access = access.intersect_domain(self.session.instances(touch.name, whole))
+        if touch.role == "may":
+            access = access.project_out(isl.dim_type.in_, domain.depth, len(touch.choices))
+            access = access.set_tuple_name(isl.dim_type.in_, touch.name)
+        return access
 
     @cached_property
     def _time(self) -> isl.UnionMap:
@@ -191,15 +208,20 @@ def _times(nest: Nest, since: tuple[str, ...]) -> Iterator[tuple[str, int, tuple
     lockstep. ``since``: where the nest stands among its siblings, after the time of the scopes around."""
     if isinstance(nest, Leaf):
         for touch in nest.touches:
-            yield touch.name, nest.domain.depth, (*since, _phase(touch))
+            yield touch.name, _depth(touch, nest.domain), (*since, _phase(touch))
     elif nest.lockstep:
         (leaf,) = nest.body
         assert isinstance(leaf, Leaf)
         for touch in leaf.touches:
-            yield touch.name, leaf.domain.depth, (*since, _phase(touch), f"i{nest.level}")
+            yield touch.name, _depth(touch, leaf.domain), (*since, _phase(touch), f"i{nest.level}")
     else:
         for k, child in enumerate(nest.body):
             yield from _times(child, (*since, f"i{nest.level}", str(k)))
+
+
+def _depth(touch: Touch, domain: Domain) -> int:
+    """The number of iterators of the access's instances."""
+    return domain.depth + (len(touch.choices) if touch.role == "own" else 0)
 
 
 def _phase(touch: Touch) -> str:

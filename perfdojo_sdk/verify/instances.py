@@ -119,10 +119,30 @@ class ProgramSets:
         owned = any(array in self.program.interface for array in buffer.arrays)
         return () if owned else self._home.get(buffer.name, ())
 
-    def cell(self, access: Access) -> tuple[str, ...]:
+    def cell(self, access: Access, sizes: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The cell's subscripts, inside scopes of these sizes, and for each run-time index the number of its
+        values: the subscripts count them with further iterators."""
         buffer = self.program.buffer_of[access.array]
-        own = [f"i{level}" for level in self.private_levels(buffer)]
-        return (*own, *(form(access.subscripts[k]) for k in buffer.materialised))
+        found, choices = [f"i{level}" for level in self.private_levels(buffer)], list[int]()
+        for k in buffer.materialised:
+            index = access.subscripts[k]
+            text = form(AffineExpr.of(index.coefficients, index.constant, index.divisions))
+            for part, c in index.quotients:
+                if isinstance(part, Lookup):
+                    low, high = part.bounds(sizes)
+                    text += f"{c:+d}*(i{len(sizes) + len(choices)}{low:+d})"
+                    choices.append(high - low + 1)
+            found.append(text)
+        return tuple(found), tuple(choices)
+
+    def choices(self, name: str) -> tuple[int, ...]:
+        """Numbers of values of the run-time indices at which a statement writes."""
+        place = self.by_name[name]
+        return self.cell(place.statement.target, place.sizes)[1]
+
+    def chooses(self, name: str) -> bool:
+        """True if a statement writes at a run-time index."""
+        return bool(self.choices(name))
 
     # -- flows ---------------------------------------------------------------------------------
 
@@ -160,14 +180,17 @@ class ProgramSets:
 
             def add(access: Access, touch: str, role: Role) -> None:
                 buffer = self.program.buffer_of[access.array].name
-                mine[buffer] = (*mine.get(buffer, ()), Touch(touch, role, self.cell(access)))  # noqa: B023
+                cell, choices = self.cell(access, self.places[statement.id].sizes)  # noqa: B023
+                mine[buffer] = (*mine.get(buffer, ()), Touch(touch, role, cell, choices))  # noqa: B023
 
             for k, leaf in enumerate(expression_leaves(statement.value)):
                 if isinstance(leaf, Read) and leaf.access.array not in self.program.read_only:
                     add(leaf.access, f"{name}_{k}", "read")
-            if statement.accumulate:
+            chosen = any(lookups_of((statement.target,)))
+            if statement.accumulate or chosen:
                 add(statement.target, f"{name}_t", "own")
-            add(statement.target, name, "add" if statement.accumulate else "write")
+            role: Role = "may" if chosen else "add" if statement.accumulate else "write"
+            add(statement.target, name, role)
         return found
 
     def _given(self, buffer: Buffer) -> Iterator[Leaf]:
@@ -199,6 +222,8 @@ class ProgramSets:
         """The values read by reads of inputs and iterators."""
         found = {}
         for statement, name, *_, domain in self.places.values():
+            if any(lookups_of((statement.target,))):
+                found[f"{name}_c"] = Direct(domain, *self._source(statement.target))
             for k, leaf in enumerate(expression_leaves(statement.value)):
                 if isinstance(leaf, IndexValue):
                     found[f"{name}_{k}"] = Direct(domain, "V", (form(leaf.index),))
@@ -210,7 +235,8 @@ class ProgramSets:
         """Name and subscripts of what a read of an input sees.
 
         With run-time indices in its subscripts that is a function of the iterators: its name says how the
-        indices are computed, and its subscripts are all forms of the iterators in it.
+        indices are computed, and its subscripts are all forms of the iterators in it. Of an element that is
+        written at run-time indices, the same says which it is.
         """
         if not any(lookups_of((access,))):
             return f"I_{access.array}", tuple(map(form, access.subscripts))
@@ -218,8 +244,7 @@ class ProgramSets:
         for subscript in access.subscripts:
             parts = [(part, c) for part, c in subscript.quotients if isinstance(part, Lookup)]
             shapes.append("+".join([f"{c}*{part.pattern}" for part, c in parts]))
-            rest = [each for each in subscript.quotients if not isinstance(each[0], Lookup)]
-            forms.append(form(AffineExpr.of(subscript.coefficients, subscript.constant, tuple(rest))))
+            forms.append(form(AffineExpr.of(subscript.coefficients, subscript.constant, subscript.divisions)))
             forms += [form(inside) for part, _ in parts for inside in part.forms]
         return self.session.chosen(f"{access.array}[{', '.join(shapes)}]"), tuple(forms)
 
@@ -244,7 +269,10 @@ class ProgramSets:
         name, _, leaf = reader.rpartition("_")
         statement = self.by_name[name].statement
         if leaf == "t":
-            return f"{self.describe(statement.id)} adds onto {statement.target.text}"
+            does = "adds onto" if statement.accumulate else "may write"
+            return f"{self.describe(statement.id)} {does} {statement.target.text}"
+        if leaf == "c":
+            return f"{self.describe(statement.id)} chooses {statement.target.text}"
         return f"{self.describe(statement.id)} reads {self.leaf(reader).text}"
 
     def leaf(self, reader: str) -> Read | IndexValue:

@@ -339,22 +339,28 @@ class _Writer:
         self.operation(str(statement.accumulate), statement.dtype, 2)
 
     def load(self, access: Access) -> None:
-        found = dict[Lookup, int]()
-        for lookup in lookups_of((access,)):
-            self.value(lookup.value)
-            # Levels further in than the statement's hold its run-time indices.
-            found[lookup] = self.around + len(found)
-            self.words += (_FIND, found[lookup])
-            self.pop()
-        self.levels = max(self.levels, self.around + len(found))
+        found = self.indices(access)
         self.push()
         self.words.append(_LOAD)
         self.cell(access, found)
 
     def store(self, access: Access) -> None:
+        found = self.indices(access)
         self.pop()
         self.words.append(_STORE)
-        self.cell(access)
+        self.cell(access, found)
+
+    def indices(self, access: Access) -> Mapping[Lookup, int]:
+        """Emit what finds the run-time indices of an access; the levels that hold them, which are further in
+        than the statement's."""
+        found = dict[Lookup, int]()
+        for lookup in lookups_of((access,)):
+            self.value(lookup.value)
+            found[lookup] = self.around + len(found)
+            self.words += (_FIND, found[lookup])
+            self.pop()
+        self.levels = max(self.levels, self.around + len(found))
+        return found
 
     def cell(self, access: Access, found: Mapping[Lookup, int] = _NOTHING_FOUND) -> None:
         buffer = self.buffer(access)

@@ -64,9 +64,13 @@ def _check_parallel(sets: ProgramSets, scope: Scope, level: int, inside: list[St
 
 def _touched_by(sets: ProgramSets, place: StatementDomain, access: Access, level: int) -> isl.UnionMap:
     session, depth = sets.session, len(place.sizes)
-    key = [*iterators(level), *sets.cell(access)]
-    cells = session.affine(place.name, depth, "C", key)
-    cells = cells.intersect_domain(session.instances(place.name, place.domain))
+    cell, choices = sets.cell(access, place.sizes)
+    whole = place.domain.with_choices(choices)
+    cells = session.affine(place.name, whole.depth, "C", [*iterators(level), *cell])
+    cells = cells.intersect_domain(session.instances(place.name, whole))
+    if choices:
+        cells = cells.project_out(isl.dim_type.in_, depth, len(choices))
+        cells = cells.set_tuple_name(isl.dim_type.in_, place.name)
     iterations = session.affine(place.name, depth, "", [iterators(depth)[level]])
     return session.map([cells.reverse().apply_range(iterations)])
 

@@ -22,7 +22,6 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
-from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -216,7 +215,7 @@ def _counted(root: Program) -> Iterator[Path]:
     for path, node in root.walk():
         if isinstance(node, Statement):
             forms = [q.dividend for form in _forms(node) for q, _ in form.divisions]
-            indices = [i for lookup in lookups_of(node.reads) for i in index_values(lookup.value)]
+            indices = [i for lookup in node.lookups for i in index_values(lookup.value)]
             forms += [index.index for index in indices]
             for form in (*node.guard, *forms):
                 yield from (path[: level + 1] for level in form.levels)

@@ -35,6 +35,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
     Access,
+    AffineExpr,
     Cast,
     Expression,
     IndexValue,
@@ -416,14 +417,13 @@ class _Emitter:
         i, kind = f"i{len(scopes) - 1}", number_type(statement.dtype)
         loop = f"    for (long {i} = 0; {i} < {scope.size}; {i}++) "
         guarded = f"if ({condition(statement)}) {{" if statement.guard else "{"
-        address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
         yield f"{{ {kind} lanes[{scope.size}];"
         yield loop + guarded
         yield from self.computed(statement, scopes)
         yield f"    lanes[{i}] = x;"
         yield "    }"
         yield loop + guarded
-        yield f"    const long at = {form_of(address)};"
+        yield f"    const long at = {self.cell(statement.target)};"
         yield f"    const {kind} x = lanes[{i}];"
         yield from self.put(statement)
         yield "    }"
@@ -438,7 +438,7 @@ class _Emitter:
     def computed(self, statement: Statement, scopes: list[Scope]) -> Iterator[str]:
         """The value ``x`` of the cell ``at`` afterwards."""
         buffer, dtype = self.program.buffer_of[statement.target.array], statement.dtype
-        yield f"    const long at = {form_of(buffer.address(statement.target.subscripts))};"
+        yield f"    const long at = {self.cell(statement.target)};"
         yield f"    {number_type(dtype)} x = {self.expression(statement.value)};"
         if statement.accumulate:
             yield f"    {number_type(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
@@ -534,11 +534,13 @@ class _Emitter:
         )
 
     def read(self, access: Access) -> str:
-        buffer = self.program.buffer_of[access.array]
-        at = form_of(
-            buffer.address(access.subscripts), lambda lookup: f"({self.expression(lookup.value)}).v"
-        )
+        buffer, at = self.program.buffer_of[access.array], self.cell(access)
         return self.given(buffer, at) if access.array in self.program.read_only else self.load(buffer, at)
+
+    def cell(self, access: Access) -> str:
+        """The number of the cell that is accessed."""
+        address = self.program.buffer_of[access.array].address(access.subscripts)
+        return form_of(address, lambda lookup: f"({self.expression(lookup.value)}).v")
 
     def given(self, buffer: Buffer, at: str) -> str:
         """The caller's number in a cell of an input."""
@@ -564,7 +566,9 @@ def _reduced_buffers(program: Program, accumulate: str) -> dict[str, int]:
         if node.accumulate != accumulate:
             others |= {buffer.name} if node.accumulate == "add" else set()
             continue
-        carried = buffer.address(node.target.subscripts).levels
+        address = buffer.address(node.target.subscripts)
+        # Different iterations may choose one cell by a run-time index.
+        carried = AffineExpr.of(address.coefficients, 0, address.divisions).levels
         trips = prod(s.size for level, s in enumerate(program.ancestors(path)) if level not in carried)
         terms[buffer.name] = terms.get(buffer.name, 1) + trips
     return {name: count for name, count in terms.items() if name not in others}

@@ -60,6 +60,10 @@ class Domain(NamedTuple):
     def depth(self) -> int:
         return len(self.sizes)
 
+    def with_choices(self, choices: tuple[int, ...]) -> Domain:
+        """The domain with a further iterator for each run-time index: the number of its value."""
+        return self._replace(sizes=(*self.sizes, *choices))
+
 
 class Refuted(Exception):
     """The proof failed; the message says where and why."""

@@ -86,11 +86,11 @@ class Origins:
     def image(self, place: StatementDomain, piece: Piece, source: str = "", target: str = "") -> isl.Map:
         """Instances of a new statement (or of its reader ``source``) -> the old ones."""
         source, target = source or place.name, target or self.old.places[piece.origin.statement].name
-        found = self.session.affine(source, len(place.sizes), target, map(form, piece.origin.iterators))
-        if not piece.conditions:
-            return found
-        part = self.session.instances(source, Domain(place.sizes, piece.conditions))
-        return found.intersect_domain(part)
+        choices = self.new.choices(place.name) if source.endswith("_t") else ()
+        whole = Domain(place.sizes, piece.conditions).with_choices(choices)
+        kept = [f"i{len(place.sizes) + k}" for k in range(len(choices))]
+        found = self.session.affine(source, whole.depth, target, [*map(form, piece.origin.iterators), *kept])
+        return found.intersect_domain(self.session.instances(source, whole)) if piece.conditions else found
 
     @cached_property
     def images(self) -> isl.UnionMap:
@@ -235,6 +235,21 @@ class Tracer:
                 for piece in pieces:
                     self.compare((f"{self.old.places[piece.origin.statement].name}_t",), (f"{name}_t",))
 
+    def compare_choices(self) -> None:
+        """Raise unless each write at a run-time index has the same index, and the same place among the writes
+        of each cell that it may be of; so do accumulations into such cells."""
+        pairs = ((name, piece) for name, pieces in self.origins.instances.items() for piece in pieces)
+        for name, piece in pairs:
+            old = self.old.places[piece.origin.statement]
+            if self.new.chooses(name) != self.old.chooses(old.name):
+                mine = self.new.describe(self.new.by_name[name].statement.id)
+                raise Refuted(f"{mine} writes at another index than {self.old.describe(old.statement.id)}")
+            if self.new.chooses(name):
+                self.compare((f"{old.name}_c",), (f"{name}_c",))
+            flow = self.new.flow_of.get(f"{name}_t")
+            if flow and flow.chooses:
+                self.compare((f"{old.name}_t",), (f"{name}_t",))
+
     def compare_mixed(self) -> None:
         """Compare the order of different accumulations (+= and max=) on a cell, which matters, unlike that
         of equal ones."""
@@ -285,7 +300,8 @@ class Tracer:
             return self.session.map([image.intersect_domain(self.session.instances(new, cells))])
         name, owner = new.rpartition("_")[0], old.rpartition("_")[0]
         place = self.new.by_name[name]
-        domain = self.session.instances(new, place.domain)
+        choices = self.new.choices(name) if new.endswith("_t") else ()
+        domain = self.session.instances(new, place.domain.with_choices(choices))
         images = [
             self.origins.image(place, piece, new, old).intersect_domain(domain)
             for piece in self.origins.instances[name]

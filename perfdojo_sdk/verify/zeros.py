@@ -14,7 +14,6 @@ import numpy as np
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
-from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.verify.groups import Array
 
@@ -39,7 +38,7 @@ def _operands(program: Program, names: Collection[str]) -> frozenset[str]:
     found = {
         program.buffer_of[read.access.array].name
         for statement in statements
-        for value in (statement.value, *[lookup.value for lookup in lookups_of(statement.reads)])
+        for value in (statement.value, *[lookup.value for lookup in statement.lookups])
         for part in walk(value)
         if isinstance(part, Operation) and part.name in names and part.dtype not in FLOAT_DTYPES
         for read in walk(part.arguments[1])

@@ -223,7 +223,7 @@ def _lanes_write_apart(facts: Mapped) -> Refusal | Kind | None:
     buffer = facts.site.program.buffer_of[target.array]
     if not may_meet(buffer, target, sizes, target, sizes, facts.later):
         return None
-    if statement.accumulate:
+    if statement.accumulate and not statement.chooses:
         return Kind.REASSOCIATES
     return Refusal.of(statement.id, target, iterator=facts.scope.id, target=target.text)
 

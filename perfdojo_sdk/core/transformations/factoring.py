@@ -131,7 +131,7 @@ class FactorReduction(Analysed[SumOfProducts]):
     def analyse(self, site: Site) -> SumOfProducts | Refusal:
         _, statement = site.scope.chain
         refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-        if statement is None or statement.guard or statement.accumulate != "add":
+        if statement is None or statement.guard or statement.accumulate != "add" or statement.chooses:
             return refusal
         parts = factors(statement.value)
         fixed = [k for k, part in enumerate(parts) if part.highest < site.level]

@@ -356,7 +356,7 @@ class MinimalFilter(Analysed[Filter]):
     def analyse(self, site: Site) -> Filter | Refusal:
         chain, statement = site.scope.chain
         refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-        if statement is None or statement.guard or statement.accumulate != "add":
+        if statement is None or statement.guard or statement.accumulate != "add" or statement.chooses:
             return refusal
         value = statement.value
         if not performs(value, "mul"):

@@ -96,6 +96,8 @@ class Whole:
             if buffer_of[read.array] is buffer and may_meet(buffer, target, sizes, read, sizes, directions):
                 return Refusal.of(statement.id, read, target=target.text, read=read.text)
         if statement.accumulate and may_meet(buffer, target, sizes, target, sizes, directions):
+            if statement.chooses:
+                return Refusal.of(statement.id, target, target=target.text, read=target.text)
             return Kind.REASSOCIATES
         return None
 

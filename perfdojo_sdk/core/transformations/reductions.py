@@ -146,7 +146,7 @@ class SplitReduction(Analysed[Accumulation]):
 
     def analyse(self, site: Site) -> Accumulation | Refusal:
         chain, statement = site.scope.chain
-        if statement is None or statement.accumulate is None:
+        if statement is None or statement.accumulate is None or statement.chooses:
             return Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
         name = site.move["lane"]
         lane = next((site.level + k for k, s in enumerate(chain) if s.id == name), -1)

@@ -163,7 +163,7 @@ def _written_slice(site: Site) -> WrittenSlice | Refusal:
         inside = Slice.touches(site, buffer)
         formed = _formed(site, inside)
         for touch, form in formed:
-            if touch.writes and touch.access.array == array:
+            if touch.writes and touch.access.array == array and not touch.statement.chooses:
                 return WrittenSlice(site, array, buffer, inside, form, formed)
     return Refusal.of(site.scope.id, site.scope.head, arrays=(array,))
 
