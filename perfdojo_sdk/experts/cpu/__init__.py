@@ -10,17 +10,10 @@ from __future__ import annotations
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.experts.cpu.contractions import play_contractions
-from perfdojo_sdk.experts.cpu.filters import play_filters
-from perfdojo_sdk.experts.cpu.row_kernels import play_rows
-from perfdojo_sdk.experts.cpu.steps import settle_buffers
+from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.hookspecs.types import Target
 
 
 def heuristic(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
     """One game for each of a few plans, of which only a measurement can find the fastest."""
-    plays = [*play_contractions(root, rules, target), *play_filters(root, rules, target)]
-    plays = plays or play_rows(root, rules, target)
-    for play in plays:
-        settle_buffers(play)
-    return tuple(play.trace for play in plays)
+    return plan(root, rules, target).games

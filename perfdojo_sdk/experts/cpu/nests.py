@@ -1,0 +1,195 @@
+"""Any perfect nest: which loop gets the lanes, in which order the others stand, what stays in registers.
+
+The lanes go to a loop along which every array has neighbours or one element. A reduction over other loops
+than that one keeps vectors of partial results: in registers, if what it reads of each row fills pages and
+caches well; else it adds a few rows at a time to results in the first cache, so that memory is read in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.experts.cpu.analysis import Kind, Work, seconds_to_move, work_of
+from perfdojo_sdk.experts.cpu.contractions import PAGE, arrange, chain, cut, cut_off_rest, move_inward
+from perfdojo_sdk.experts.cpu.decisions import Decision
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.experts.cpu.steps import (
+    data_bytes,
+    largest_divisor,
+    near_caches,
+    settle_buffers,
+    share_out,
+    split,
+    transpose,
+    use_lanes,
+    write_out,
+)
+from perfdojo_sdk.experts.cpu.tiles import cover
+from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract
+from perfdojo_sdk.search.play import Play
+
+#: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
+ROWS = 8
+
+#: Vectors of independent results that hide the latency of an addition.
+CHAINS = 4
+
+
+@dataclass(frozen=True)
+class NestPlan:
+    """The loops of a perfect nest in their new order, and what becomes of them."""
+
+    order: tuple[int, ...]
+    """Levels, outermost first; the lanes last."""
+    lane: int
+    reduced: tuple[int, ...]
+    in_registers: bool
+    """True if a reduction's results stay in registers until they are complete."""
+    decision: Decision
+
+
+def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
+    """One game that plans each perfect nest by itself; none where no nest gains."""
+    play = Play(root, rules)
+    decisions: list[Decision] = []
+    for node in [node.id for node in play.program.body]:
+        take_apart(play, node)
+    gained = False
+    for node in [node for node in play.program.body if isinstance(node, Scope)]:
+        kept = play.trace
+        try:
+            found = plan_nest(play, node, target)
+            if found is None:
+                continue
+            play_nest(play, node, found, target)
+            gained = True
+            decisions.append(found.decision)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision("order loops", node.id, "left as it is", error.what))
+    if not gained:
+        return [], decisions
+    contract(play)
+    transpose(play)
+    use_lanes(play)
+    write_out(play, target.capabilities.vector_registers)
+    for node in [node for node in play.program.body if isinstance(node, Scope)]:
+        speed = data_bytes(root) / max(seconds_to_move(data_bytes(root), target), 1e-12)
+        share_out(play, node.id, THREADS_COST * speed / BYTES[node.leaves[0].statement.dtype])
+    settle_buffers(play)
+    return [play], decisions
+
+
+def take_apart(play: Play, root: str) -> None:
+    """Make a nest of its own for every statement, as far as that is legal."""
+    while True:
+        node = play.node(root)
+        around = [root]
+        while isinstance(node, Scope) and len(node.body) == 1:
+            node = node.body[0]
+            around.append(node.id)
+        if isinstance(node, Statement):
+            return
+        kept = play.trace
+        try:
+            second = separate(play, node.body[-1].id, root)
+        except MoveError:
+            play.trace = kept
+            return
+        take_apart(play, second)
+
+
+def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
+    """The order of a nest's loops; None where it is no perfect nest or no loop gives lanes."""
+    loops = chain(play, node.id)
+    innermost = play.scope(loops[-1])
+    if len(innermost.body) != 1 or not isinstance(innermost.body[0], Statement):
+        return None
+    place = play.program.place_of[innermost.body[0].id]
+    work = work_of(play.program, place)
+    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    lane = _lane(work, lanes)
+    if lane is None or work.kind is Kind.SCAN or any(lane in f.levels for f in work.statement.guard):
+        return None
+    reduced = tuple(level for level in work.reduced if level != lane)
+    outer = [level for level in range(len(loops)) if level not in (*reduced, lane)]
+    inner = sorted(reduced, key=lambda level: -max(abs(s[level] or 0) for s in work.strides[1:]))
+    far = _farthest(work, reduced) * BYTES[work.statement.dtype]
+    data = data_bytes(play.program)
+    near = data <= near_caches(target)[1] or far < PAGE
+    numbers = {
+        "lanes": work.sizes[lane],
+        "reduced": prod(work.sizes[level] for level in reduced),
+        "bytes between rows": far,
+        "bytes": data,
+        "uses of each element": max(work.reuse.values()),
+    }
+    why = f"along {{{lane}}} every array has neighbours or one element"
+    if reduced:
+        way = "results stay in registers" if near else f"{ROWS} rows at a time are added to results in a cache"
+    else:
+        way = "one pass"
+    decision = Decision("order loops", node.id, f"lanes along {{{lane}}}, {way}", why, numbers)
+    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision)
+
+
+def _lane(work: Work, lanes: int) -> int | None:
+    """The loop for the lanes: one that moves the target before one that does not, then the longest."""
+    if lanes < 2:
+        return None
+    along = [l for l, size in enumerate(work.sizes) if size > 1 and work.walks_along(l)]
+    moves = [l for l in along if work.strides[0][l] == 1]
+    return max(moves or along, key=lambda level: (min(work.sizes[level], lanes), level), default=None)
+
+
+def _farthest(work: Work, reduced: tuple[int, ...]) -> int:
+    """Cells between neighbouring iterations of the reduced loop that walks farthest."""
+    return max((abs(steps[level] or 0) for steps in work.strides[1:] for level in reduced), default=0)
+
+
+def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
+    """Play the plan of one nest; :class:`MoveError` where a move that it needs is refused."""
+    loops = chain(play, node.id)
+    statement = play.scope(loops[-1]).body[0]
+    assert isinstance(statement, Statement)
+    width = target.capabilities.lanes[statement.dtype]
+    array, lane = statement.target.array, loops[plan.lane]
+    reduced = [loops[level] for level in plan.order if level in plan.reduced]
+    outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
+    if not reduced:
+        arrange(play, [*outer, lane])
+        _in_vectors(play, lane, width)
+    elif plan.in_registers:
+        arrange(play, [*outer, lane, *reduced])
+        pieces = cover(play.scope(lane).size, CHAINS, width)
+        for piece, part in zip(pieces, cut(play, lane, [piece.columns for piece in pieces]), strict=True):
+            inside = chain(play, part)[1:]
+            panels = split(play, part, piece.wide * piece.width)
+            vectors = split(play, panels[-1], piece.width)
+            for vector in reversed(vectors):
+                move_inward(play, vector, len(inside))
+            play.must("stage_accumulator", inside[0], array=array)
+    else:
+        arrange(play, [*outer, *reduced, lane])
+        for part in cut_off_rest(play, reduced[-1], ROWS):
+            rows = split(play, part, ROWS)[-1]
+            (columns,) = chain(play, rows)[1:]
+            move_inward(play, rows, 1)
+            for place in cut_off_rest(play, columns, width):
+                inside = chain(play, place)[1]
+                vector = split(play, place, width)[-1]
+                move_inward(play, vector, 1)
+                play.must("stage_accumulator", inside, array=array)
+
+
+def _in_vectors(play: Play, lane: str, width: int) -> None:
+    """Cut the innermost loop into vectors and a tail."""
+    for part in cut_off_rest(play, lane, width):
+        split(play, part, width)
