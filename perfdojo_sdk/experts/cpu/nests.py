@@ -12,6 +12,7 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, seconds_to_move, work_of
@@ -38,6 +39,12 @@ from perfdojo_sdk.search.play import Play
 #: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
 ROWS = 8
 
+#: Rows and columns of a square whose operand is transposed into a cache before it is used.
+SQUARE = 64
+
+#: Strips of a transposing copy: iterations for threads to share.
+STRIPS = 32
+
 #: Vectors of independent results that hide the latency of an addition.
 CHAINS = 4
 
@@ -53,6 +60,8 @@ class NestPlan:
     in_registers: bool
     """True if a reduction's results stay in registers until they are complete."""
     decision: Decision
+    across: int = -1
+    """Level of the loop through neighbours of what is read transposed; -1: nothing is."""
 
 
 def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
@@ -115,6 +124,8 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
     place = play.program.place_of[innermost.body[0].id]
     work = work_of(play.program, place)
     lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    if work.kind is Kind.TRANSPOSE:
+        return _plan_transpose(work, node, lanes)
     lane = _lane(work, lanes)
     if lane is None or work.kind is Kind.SCAN or any(lane in f.levels for f in work.statement.guard):
         return None
@@ -140,6 +151,22 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
     return NestPlan((*outer, *inner, lane), lane, reduced, near, decision)
 
 
+def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
+    """Rows of what is read to columns of what is written, in squares that registers transpose."""
+    target, *reads = work.strides
+    rows = [level for level, step in enumerate(target) if step == 1 and work.sizes[level] > 1]
+    columns = [l for steps in reads for l, step in enumerate(steps) if step == 1 and work.sizes[l] > 1]
+    columns = [level for level in columns if level not in rows]
+    if lanes < 2 or not rows or not columns or work.statement.guard:
+        return None
+    lane, across = rows[0], columns[0]
+    outer = tuple(level for level in range(len(work.sizes)) if level not in (lane, across))
+    numbers = {"rows": work.sizes[across], "columns": work.sizes[lane], "lanes": lanes}
+    why = f"{{{lane}}} goes through neighbours of what is written, {{{across}}} of what is read"
+    decision = Decision("order loops", node.id, f"squares of {{{across}}} and {{{lane}}} are transposed", why, numbers)
+    return NestPlan((*outer, across, lane), lane, (), True, decision, across)
+
+
 def _lane(work: Work, lanes: int) -> int | None:
     """The loop for the lanes: one that moves the target before one that does not, then the longest."""
     if lanes < 2:
@@ -163,7 +190,10 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
     array, lane = statement.target.array, loops[plan.lane]
     reduced = [loops[level] for level in plan.order if level in plan.reduced]
     outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
-    if not reduced:
+    if plan.across >= 0:
+        arrange(play, [loops[level] for level in plan.order])
+        _in_squares(play, statement, loops[plan.across], lane, width)
+    elif not reduced:
         arrange(play, [*outer, lane])
         _in_vectors(play, lane, width)
     elif plan.in_registers:
@@ -193,3 +223,26 @@ def _in_vectors(play: Play, lane: str, width: int) -> None:
     """Cut the innermost loop into vectors and a tail."""
     for part in cut_off_rest(play, lane, width):
         split(play, part, width)
+
+
+def _in_squares(play: Play, statement: Statement, across: str, lane: str, width: int) -> None:
+    """Transpose a copy as it stands, in strips for threads; for any other map, square by square, what it
+    reads transposed."""
+    if is_copy(statement):
+        for part in cut_off_rest(play, across, width):
+            strip = largest_divisor(play.scope(part).size, max(width, play.scope(part).size // STRIPS))
+            split(play, part, strip)
+        return
+    place = play.program.place_of[statement.id]
+    level = next(k for k, scope in enumerate(place.above) if scope.id == across)
+    columns = [r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1]
+    play.must("swap_scopes", across)
+    for part in cut_off_rest(play, lane, SQUARE):
+        rows = chain(play, part)[1]
+        move_inward(play, split(play, part, SQUARE)[-1], 1)
+        for strip in cut_off_rest(play, rows, SQUARE):
+            square = split(play, strip, SQUARE)[-1]
+            for array in dict.fromkeys(read.array for read in columns):
+                play.must("stage_read", square, array=array)
+            for inside in chain(play, square)[1:]:
+                _in_vectors(play, inside, width)
