@@ -2,13 +2,13 @@
 
     python benchmarks/cliffs.py [--seed 0] [--programs 60] [--threads 1] [--state FILE] [--compile] [--json]
 
-Each program of ``benchmarks/cliff/programs.py`` is planned by the target's expert; its games are compiled and timed
-like a library's, the result is compared with PyTorch's, and both take turns. A ratio is the median over the rounds of
-peer / ours in the same round; the peer is the better of eager and, with ``--compile``, ``torch.compile``. All times are
-measured, warm, by the minimum of the calls in a round.
+Each program of ``benchmarks/cliff/programs.py`` is planned by the target's expert; its games are compiled and
+timed like a library's, the result is compared with PyTorch's, and both take turns. A ratio is the median over
+the rounds of peer / ours in the same round; the peer is the better of eager and, with ``--compile``,
+``torch.compile``. All times are measured, warm, by the minimum of the calls in a round.
 
-After an interruption the same command with the same ``--state`` goes on. The worst three are named with the nests that
-their plan left as they were.
+After an interruption the same command with the same ``--state`` goes on. The worst three are named with the
+nests that their plan left as they were.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Race:
         if problem:
             return {**row, "problem": problem}
         peers = self._peers(made, inputs)
-        rounds = [(self._ours(fastest), {n: self._peer(call) for n, call in peers.items()}) for _ in range(self.rounds)]
+        rounds = [
+            (self._ours(fastest), {n: self._peer(call) for n, call in peers.items()})
+            for _ in range(self.rounds)
+        ]
         row["ours_ms"] = median(ours for ours, _ in rounds) * 1e3
         for name in peers:
             row[f"{name}_ms"] = median(times[name] for _, times in rounds) * 1e3
@@ -159,9 +162,10 @@ def text(rows: list[dict[str, Any]], found: Mapping[str, Any]) -> str:
         else:
             figures = f"{row['ours_ms']:9.4f} {row['eager_ms']:9.4f} {row['ratio']:6.2f}"
             lines.append(f"{row['seed']:8} {row['family']:18} {figures}")
+    mean, share = found["geometric_mean"], 100 * found["share_nearly"]
     lines.append(
-        f"{found['programs']} programs: geometric mean {found['geometric_mean']:.2f} (above {MOST:g} counts as "
-        f"{MOST:g}), {100 * found['share_nearly']:.0f} % at least {NEARLY}, {len(found['below'])} below {NONE_BELOW}, "
+        f"{found['programs']} programs: geometric mean {mean:.2f} (above {MOST:g} counts as {MOST:g}), "
+        f"{share:.0f} % at least {NEARLY}, {len(found['below'])} below {NONE_BELOW}, "
         f"{len(found['problems'])} with a problem"
     )
     for row in found["worst"]:
@@ -195,7 +199,9 @@ def main() -> int:
         rows.append(row)
         with state.open("a") as file:
             file.write(json.dumps(row) + "\n")
-        print(seed, row["family"], f"{row['ratio']:.2f}" if "ratio" in row else row["problem"], file=sys.stderr)
+        print(
+            seed, row["family"], f"{row['ratio']:.2f}" if "ratio" in row else row["problem"], file=sys.stderr
+        )
     found = summary(rows)
     print(json.dumps({"rows": rows, **found}, indent=1) if options.json else text(rows, found))
     return 0

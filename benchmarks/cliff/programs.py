@@ -85,7 +85,9 @@ def _contraction(made: Case, rng: Random) -> None:
     made.inputs = {"x": tuple(sizes[d] for d in one), "w": tuple(sizes[d] for d in two)}
     made.temporaries = {"s": tuple(sizes[d] for d in out)}
     made.outputs = {"y": tuple(sizes[d] for d in out)}
-    access = {name: _at(name, *[level[d] for d in dims]) for name, dims in (("x", one), ("w", two), ("s", out))}
+    access = {
+        name: _at(name, *[level[d] for d in dims]) for name, dims in (("x", one), ("w", two), ("s", out))
+    }
     head = " ".join(str(sizes[d]) for d in loops[:-1])
     scaled = rng.random() < 0.3
     left = f"(0.125 * {access['x']})" if scaled else access["x"]
@@ -130,8 +132,14 @@ def _two_contractions(made: Case, rng: Random) -> None:
         made.function = lambda F, x, w, v: active(F, x @ w) @ v
         return
     heads = rng.choice((1, 2, 4))
-    made.inputs = {name: (heads, t, d) for name in "qkv"}
-    made.temporaries = {"s": (heads, t, t), "m": (heads, t), "e": (heads, t, t), "z": (heads, t), "p": (heads, t, t)}
+    made.inputs = dict.fromkeys("qkv", (heads, t, d))
+    made.temporaries = {
+        "s": (heads, t, t),
+        "m": (heads, t),
+        "e": (heads, t, t),
+        "z": (heads, t),
+        "p": (heads, t, t),
+    }
     made.outputs = {"y": (heads, t, d)}
     scale = d**-0.5
     made.lines = [
@@ -199,7 +207,11 @@ def _convolution(made: Case, rng: Random) -> None:
     place = f"[{{0}},{channel},{{{row}}},{{{column}}}]"
     read = f"{source}[{{0}},{deep},{shifted(row, down)},{shifted(column, right)}]"
     tap = f"f[{channel},{{{inside}}},{{{down}}},{{{right}}}]"
-    lines += [head, f"| s{place} = b[{channel}]", f"| {inner} {taps} {taps} s{place} += {read} * {tap}{guard}"]
+    lines += [
+        head,
+        f"| s{place} = b[{channel}]",
+        f"| {inner} {taps} {taps} s{place} += {read} * {tap}{guard}",
+    ]
     text, active = _active(rng)
     flat = "[{0},{1},{2},{3}]"
     lines.append(f"{n} {o} {out} {out} y{flat} = {text.format(c='s' + flat)}")
@@ -229,7 +241,11 @@ def _pooling(made: Case, rng: Random) -> None:
     place = "[{0},{1},{2},{3}]"
     start, sign = ("-inf", "max=") if most else ("0", "+=")
     if most:
-        made.lines = [f"1 {c} {out} {out}", f"| y{place} = {start}", f"| {taps} {taps} y{place} {sign} {read}{guard}"]
+        made.lines = [
+            f"1 {c} {out} {out}",
+            f"| y{place} = {start}",
+            f"| {taps} {taps} y{place} {sign} {read}{guard}",
+        ]
         made.function = lambda F, x: F.max_pool2d(x, taps, stride, pad)
     else:
         made.temporaries = {"s": (1, c, out, out)}
@@ -243,7 +259,9 @@ def _pooling(made: Case, rng: Random) -> None:
 
 def _reduction(made: Case, rng: Random) -> None:
     """A sum, mean, maximum or sum of squares over any axes of an array of two to four dimensions."""
-    shape = rng.choice(((1024, 1024), (4096, 256), (64, 4096), (32, 64, 256), (8, 64, 28, 28), (16, 12, 64, 64)))
+    shape = rng.choice(
+        ((1024, 1024), (4096, 256), (64, 4096), (32, 64, 256), (8, 64, 28, 28), (16, 12, 64, 64))
+    )
     axes = [axis for axis in range(len(shape)) if rng.random() < 0.5] or [rng.randrange(len(shape))]
     axes = axes[:-1] if len(axes) == len(shape) else axes
     kept = [axis for axis in range(len(shape)) if axis not in axes]
@@ -278,8 +296,19 @@ def _norm(made: Case, rng: Random) -> None:
     """Layer norm, RMS norm or group norm, with a residual before it or none."""
     r, c = rng.choice((64, 128, 197, 512)), rng.choice((256, 768, 1000, 1024))
     residual, rms = rng.random() < 0.5, rng.random() < 0.4
-    made.inputs = {"x": (r, c), **({"z": (r, c)} if residual else {}), "w": (c,), **({} if rms else {"b": (c,)})}
-    made.temporaries = {"a": (r, c), "t": (r,), "q": (r,), "s": (r,), **({} if rms else {"u": (r,), "d": (r, c)})}
+    made.inputs = {
+        "x": (r, c),
+        **({"z": (r, c)} if residual else {}),
+        "w": (c,),
+        **({} if rms else {"b": (c,)}),
+    }
+    made.temporaries = {
+        "a": (r, c),
+        "t": (r,),
+        "q": (r,),
+        "s": (r,),
+        **({} if rms else {"u": (r,), "d": (r, c)}),
+    }
     made.outputs = {"y": (r, c)}
     value = "x[{0},{1}] + z[{0},{1}]" if residual else "x[{0},{1}] * 1"
     lines = [f"{r} {c} a[{{0}},{{1}}] = {value}"]
@@ -290,7 +319,12 @@ def _norm(made: Case, rng: Random) -> None:
         lines += [f"{r} {c} y[{{0}},{{1}}] = a[{{0}},{{1}}] / s[{{0}}] * w[{{1}}]"]
         made.function = lambda F, x, w, z=None: F.rms_norm(x if z is None else x + z, (c,), w, 1e-6)
     else:
-        lines += [f"{r}", "| t[{0}] = 0", f"| {c} t[{{0}}] += a[{{0}},{{1}}]", f"{r} u[{{0}}] = t[{{0}}] / {c}"]
+        lines += [
+            f"{r}",
+            "| t[{0}] = 0",
+            f"| {c} t[{{0}}] += a[{{0}},{{1}}]",
+            f"{r} u[{{0}}] = t[{{0}}] / {c}",
+        ]
         lines += [f"{r} {c} d[{{0}},{{1}}] = a[{{0}},{{1}}] - u[{{0}}]"]
         lines += [f"{r}", "| q[{0}] = 0", f"| {c} q[{{0}}] += d[{{0}},{{1}}] * d[{{0}},{{1}}]"]
         lines += [f"{r} s[{{0}}] = sqrt(q[{{0}}] / {c} + 1e-05)"]
@@ -309,7 +343,7 @@ def _softmax(made: Case, rng: Random) -> None:
     kept, reduced = (r, c) if last else (c, r)
     at = "[{0},{1}]" if last else "[{1},{0}]"
     made.temporaries = {"g": (r, c), "m": (kept,), "e": (r, c), "t": (kept,)}
-    value = f"x[{{0}},{{1}}] * 0.125 + z[{{0}},{{1}}]" if biased else "x[{0},{1}] * 0.125"
+    value = "x[{0},{1}] * 0.125 + z[{0},{1}]" if biased else "x[{0},{1}] * 0.125"
     made.lines = [
         f"{r} {c} g[{{0}},{{1}}] = {value}",
         f"{kept}", "| m[{0}] = -inf", f"| {reduced} m[{{0}}] max= g{at}",
@@ -335,7 +369,11 @@ def _loss(made: Case, rng: Random) -> None:
     way = rng.choice(("squared", "absolute", "huber", "cosine"))
     if way == "cosine":
         made.temporaries, made.outputs = {"p": (r,), "q": (r,), "t": (r,)}, {"y": (r,)}
-        for name, value in (("p", "x[{0},{1}] * z[{0},{1}]"), ("q", "x[{0},{1}] * x[{0},{1}]"), ("t", "z[{0},{1}] * z[{0},{1}]")):
+        for name, value in (
+            ("p", "x[{0},{1}] * z[{0},{1}]"),
+            ("q", "x[{0},{1}] * x[{0},{1}]"),
+            ("t", "z[{0},{1}] * z[{0},{1}]"),
+        ):
             made.lines += [f"{r}", f"| {name}[{{0}}] = 0", f"| {c} {name}[{{0}}] += {value}"]
         made.lines.append(f"{r} y[{{0}}] = p[{{0}}] / sqrt(q[{{0}}] * t[{{0}}])")
         made.function = lambda F, x, z: F.cosine_similarity(x, z, 1)
@@ -364,16 +402,25 @@ def _scan(made: Case, rng: Random) -> None:
     last = rng.random() < 0.6
     made.inputs, made.outputs = {"x": (r, c)}, {"y": (r, c)}
     if last:
-        made.lines = [f"{r}", "| y[{0},0] = x[{0},0]", f"| {c - 1} y[{{0}},{{1}}+1] = y[{{0}},{{1}}] + x[{{0}},{{1}}+1]"]
+        made.lines = [
+            f"{r}",
+            "| y[{0},0] = x[{0},0]",
+            f"| {c - 1} y[{{0}},{{1}}+1] = y[{{0}},{{1}}] + x[{{0}},{{1}}+1]",
+        ]
     else:
-        made.lines = [f"{c} y[0,{{0}}] = x[0,{{0}}]", f"{r - 1} {c} y[{{0}}+1,{{1}}] = y[{{0}},{{1}}] + x[{{0}}+1,{{1}}]"]
+        made.lines = [
+            f"{c} y[0,{{0}}] = x[0,{{0}}]",
+            f"{r - 1} {c} y[{{0}}+1,{{1}}] = y[{{0}},{{1}}] + x[{{0}}+1,{{1}}]",
+        ]
     axis = 1 if last else 0
     made.function = lambda F, x: x.cumsum(axis)
 
 
 def _permutation(made: Case, rng: Random) -> None:
     """A permuted copy, alone or with a scale and a bias."""
-    shape = rng.choice(((512, 768), (1000, 700), (8, 128, 64), (2, 64, 56, 56), (2, 56, 56, 64), (4, 128, 12, 64)))
+    shape = rng.choice(
+        ((512, 768), (1000, 700), (8, 128, 64), (2, 64, 56, 56), (2, 56, 56, 64), (4, 128, 12, 64))
+    )
     order = list(range(len(shape)))
     while order == sorted(order):
         rng.shuffle(order)
@@ -382,7 +429,10 @@ def _permutation(made: Case, rng: Random) -> None:
     level = {axis: position for position, axis in enumerate(order)}
     read = _at("x", *[level[axis] for axis in range(len(shape))])
     value = f"{read} * 0.5 + 1" if permuted else read
-    sizes, place = " ".join(str(shape[axis]) for axis in order), ",".join(f"{{{k}}}" for k in range(len(order)))
+    sizes, place = (
+        " ".join(str(shape[axis]) for axis in order),
+        ",".join(f"{{{k}}}" for k in range(len(order))),
+    )
     made.lines = [f"{sizes} y[{place}] = {value}"]
     made.function = lambda F, x: x.permute(order) * 0.5 + 1 if permuted else x.permute(order).contiguous()
 
@@ -398,7 +448,10 @@ def _chain(made: Case, rng: Random) -> None:
         name = "y" if number == count - 1 else f"t{number}"
         if name != "y":
             made.temporaries[name] = (r, c)
-        element, way = f"{last}[{{0}},{{1}}]", rng.choice(("active", "active", "scale", "vector", "array", "column"))
+        element, way = (
+            f"{last}[{{0}},{{1}}]",
+            rng.choice(("active", "active", "scale", "vector", "array", "column")),
+        )
         if way == "active":
             text, active = _active(rng)
             value = text.format(c=element)

@@ -110,7 +110,9 @@ def _nest(program: Program, node: Node, works: tuple[Work, ...], target: Target)
     moved = sum(touched.values())
     flops = sum(work.flops for work in works)
     dtype = works[0].statement.dtype
-    peak = target.capabilities.peak_gflops.get(dtype) or max(target.capabilities.peak_gflops.values(), default=1)
+    peak = target.capabilities.peak_gflops.get(dtype) or max(
+        target.capabilities.peak_gflops.values(), default=1
+    )
     return NestFacts(node.id, works, moved, max(flops / peak / 1e9, seconds_to_move(moved, target)))
 
 
@@ -142,7 +144,7 @@ def _strides(program: Program, access: Access, depth: int) -> tuple[int | None, 
 
 
 def elements(access: Access, sizes: tuple[int, ...], statement: Statement) -> int:
-    """Number of elements in a box around those that an access touches; never more than there are iterations."""
+    """Number of elements in a box around those that an access touches; at most that of the iterations."""
     count = 1
     for subscript in access.subscripts:
         low, high = guarded_bounds(subscript, statement.guard, sizes)
@@ -151,7 +153,10 @@ def elements(access: Access, sizes: tuple[int, ...], statement: Statement) -> in
 
 
 def _kind(
-    statement: Statement, strides: tuple[tuple[int | None, ...], ...], sizes: tuple[int, ...], reduced: tuple[int, ...]
+    statement: Statement,
+    strides: tuple[tuple[int | None, ...], ...],
+    sizes: tuple[int, ...],
+    reduced: tuple[int, ...],
 ) -> Kind:
     own = [read for read in statement.reads if read.array == statement.target.array]
     if any(read != statement.target for read in own):
@@ -168,7 +173,7 @@ def _kind(
 
 
 def is_product(statement: Statement) -> bool:
-    """True if a statement sums products of two operands, each of which lacks a loop that the other one has."""
+    """True if a statement sums products of two operands, each with a loop that the other one lacks."""
     factors = statement.value.arguments if performs(statement.value, "mul") else ()
     if statement.accumulate != "add" or len(factors) != 2:
         return False

@@ -17,7 +17,6 @@ from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, seconds_to_move, work_of
 from perfdojo_sdk.experts.cpu.contractions import PAGE, arrange, chain, cut, cut_off_rest, move_inward
-from perfdojo_sdk.experts.cpu.decisions import Decision
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
     data_bytes,
@@ -32,6 +31,7 @@ from perfdojo_sdk.experts.cpu.steps import (
 )
 from perfdojo_sdk.experts.cpu.tiles import cover
 from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract
 from perfdojo_sdk.search.play import Play
@@ -68,8 +68,8 @@ def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play],
     """One game that plans each perfect nest by itself; none where no nest gains."""
     play = Play(root, rules)
     decisions: list[Decision] = []
-    for node in [node.id for node in play.program.body]:
-        take_apart(play, node)
+    for identifier in [node.id for node in play.program.body]:
+        take_apart(play, identifier)
     gained = False
     for node in [node for node in play.program.body if isinstance(node, Scope)]:
         kept = play.trace
@@ -131,7 +131,7 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
         return None
     reduced = tuple(level for level in work.reduced if level != lane)
     outer = [level for level in range(len(loops)) if level not in (*reduced, lane)]
-    inner = sorted(reduced, key=lambda level: -max(abs(s[level] or 0) for s in work.strides[1:]))
+    inner = sorted(reduced, key=lambda level: -_farthest(work, (level,)))
     far = _farthest(work, reduced) * BYTES[work.statement.dtype]
     data = data_bytes(play.program)
     near = data <= near_caches(target)[1] or far < PAGE
@@ -144,7 +144,9 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
     }
     why = f"along {{{lane}}} every array has neighbours or one element"
     if reduced:
-        way = "results stay in registers" if near else f"{ROWS} rows at a time are added to results in a cache"
+        way = (
+            "results stay in registers" if near else f"{ROWS} rows at a time are added to results in a cache"
+        )
     else:
         way = "one pass"
     decision = Decision("order loops", node.id, f"lanes along {{{lane}}}, {way}", why, numbers)
@@ -163,7 +165,9 @@ def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
     outer = tuple(level for level in range(len(work.sizes)) if level not in (lane, across))
     numbers = {"rows": work.sizes[across], "columns": work.sizes[lane], "lanes": lanes}
     why = f"{{{lane}}} goes through neighbours of what is written, {{{across}}} of what is read"
-    decision = Decision("order loops", node.id, f"squares of {{{across}}} and {{{lane}}} are transposed", why, numbers)
+    decision = Decision(
+        "order loops", node.id, f"squares of {{{across}}} and {{{lane}}} are transposed", why, numbers
+    )
     return NestPlan((*outer, across, lane), lane, (), True, decision, across)
 
 
@@ -212,11 +216,10 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
             rows = split(play, part, ROWS)[-1]
             (columns,) = chain(play, rows)[1:]
             move_inward(play, rows, 1)
-            for place in cut_off_rest(play, columns, width):
-                inside = chain(play, place)[1]
-                vector = split(play, place, width)[-1]
-                move_inward(play, vector, 1)
-                play.must("stage_accumulator", inside, array=array)
+            for some in cut_off_rest(play, columns, width):
+                few = chain(play, some)[1]
+                move_inward(play, split(play, some, width)[-1], 1)
+                play.must("stage_accumulator", few, array=array)
 
 
 def _in_vectors(play: Play, lane: str, width: int) -> None:
@@ -235,14 +238,16 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
         return
     place = play.program.place_of[statement.id]
     level = next(k for k, scope in enumerate(place.above) if scope.id == across)
-    columns = [r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1]
+    turned = [
+        r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1
+    ]
     play.must("swap_scopes", across)
     for part in cut_off_rest(play, lane, SQUARE):
         rows = chain(play, part)[1]
         move_inward(play, split(play, part, SQUARE)[-1], 1)
-        for strip in cut_off_rest(play, rows, SQUARE):
-            square = split(play, strip, SQUARE)[-1]
-            for array in dict.fromkeys(read.array for read in columns):
+        for some in cut_off_rest(play, rows, SQUARE):
+            square = split(play, some, SQUARE)[-1]
+            for array in dict.fromkeys(read.array for read in turned):
                 play.must("stage_read", square, array=array)
-            for inside in chain(play, square)[1:]:
-                _in_vectors(play, inside, width)
+            for columns_of_square in chain(play, square)[1:]:
+                _in_vectors(play, columns_of_square, width)

@@ -48,7 +48,9 @@ def replay(play: Play, trace: Trace) -> None:
 
 
 def _renamed(move: Move, names: dict[str, str]) -> Move:
-    parameters = [(key, names.get(value, value) if isinstance(value, str) else value) for key, value in move.parameters]
+    parameters = [
+        (key, names.get(value, value) if isinstance(value, str) else value) for key, value in move.parameters
+    ]
     return Move(move.transformation, names.get(move.place, move.place), tuple(parameters), move.version)
 
 

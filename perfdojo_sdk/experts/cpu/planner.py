@@ -2,8 +2,9 @@
 
 A program that one expert knows as a whole (a contraction; rows bound by memory) is left to it. Any other one
 is first taken apart: conditions are split off, sums get nests of their own, operands that many nests read are
-laid out once. Then consecutive nests that gain from each other make a *part*, each part is planned as a program
-of its own (``parts.py``), and the whole program plays the moves of all parts. What no rule can plan stays as it is.
+laid out once. Then consecutive nests that gain from each other make a *part*, each part is planned as a
+program of its own (``parts.py``), and the whole program plays the moves of all parts. What no rule can plan
+stays as it is.
 
 Every decision is recorded with its reason and its numbers; ``perfdojo-sdk explain-plan`` prints them.
 """
@@ -21,7 +22,7 @@ from perfdojo_sdk.experts.cpu.parts import part, replay
 from perfdojo_sdk.experts.cpu.preparation import distribute, lay_out_operands, split_conditions
 from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import settle_buffers
-from perfdojo_sdk.experts.cpu.decisions import Decision, Plan
+from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
@@ -90,8 +91,22 @@ class _Planner:
             else:
                 parts.append((way, (node,)))
         for way, nodes in parts:
-            self._decide("parts", nodes[0].id, way, f"{len(nodes)} nests are planned together")
+            self._describe(way, facts_of(part(program, nodes), self.target))
         return parts
+
+    def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
+        """Record what a part is, with the model's figures."""
+        works = [work for nest in nests for work in nest.works]
+        kinds = ", ".join(sorted({work.kind.value for work in works}))
+        numbers = {
+            "iterations": sum(work.iterations for work in works),
+            "operations": sum(nest.flops for nest in nests),
+            "bytes": sum(nest.bytes for nest in nests),
+            "uses of an element": max(max(work.reuse.values()) for work in works),
+            "least us": 1e6 * sum(nest.seconds for nest in nests),
+        }
+        why = f"its statements are of the kinds {kinds}"
+        self.decisions.append(Decision("parts", nests[0].place, way, why, numbers))
 
     def _belongs(self, program: Program, last: tuple[str, tuple[Node, ...]], way: str, node: Node) -> bool:
         """True if a nest gains from being planned with the part before it."""
@@ -130,7 +145,9 @@ class _Planner:
                 return
             except MoveError as error:
                 game.trace = kept
-                self._decide("join parts", trace.root.body[0].id, "a game of the part was dropped", error.what)
+                self._decide(
+                    "join parts", trace.root.body[0].id, "a game of the part was dropped", error.what
+                )
 
     def _decide(self, rule: str, place: str, choice: str, reason: str) -> None:
         self.decisions.append(Decision(rule, place, choice, reason))

@@ -11,8 +11,8 @@ from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import LocatedNode, Scope, Statement
 from perfdojo_sdk.experts.cpu.analysis import Kind, is_product, work_of
 from perfdojo_sdk.experts.cpu.contractions import find_nest
-from perfdojo_sdk.experts.cpu.decisions import Decision
 from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
@@ -35,7 +35,11 @@ def lay_out_operands(play: Play, target: Target) -> list[Decision]:
     """
     decisions = []
     for place in list(play.program.places):
-        if not isinstance(place.node, Statement) or not place.node.guard or place.node.id not in play.program.paths:
+        if (
+            not isinstance(place.node, Statement)
+            or not place.node.guard
+            or place.node.id not in play.program.paths
+        ):
             continue
         work = work_of(play.program, place)
         if work.kind is not Kind.CONTRACTION:
@@ -52,9 +56,11 @@ def lay_out_operands(play: Play, target: Target) -> list[Decision]:
         dim = access.levels.index(level)
         if all(play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)):
             size, cells = place.sizes[level], play.program.buffer_of[buffer].cells
-            why = f"neighbours along {{{level}}} lie apart in {access.array}, and the parts of the nest share the copy"
+            why = f"neighbours along {{{level}}} lie apart in {access.array}, which several nests read"
             numbers = {"lanes": size, "cells": cells, "uses of each": work.reuse[access.array]}
-            decisions.append(Decision("lay out operands", access.array, f"copied to {buffer} once", why, numbers))
+            decisions.append(
+                Decision("lay out operands", access.array, f"copied to {buffer} once", why, numbers)
+            )
         else:
             play.trace = kept
     return decisions
@@ -68,7 +74,9 @@ def _lanes_apart(play: Play, place: LocatedNode) -> tuple[Access, int] | None:
     bounded = {level for form in statement.guard for level in form.levels}
     for access in statement.reads:
         others = {level for read in statement.reads if read is not access for level in read.levels}
-        own = [l for l in access.levels if l in statement.target.levels and l not in others and l not in bounded]
+        own = [
+            l for l in access.levels if l in statement.target.levels and l not in others and l not in bounded
+        ]
         whole = access.array in play.program.inputs and all(len(s.terms) <= 1 for s in access.subscripts)
         if own and whole:
             level = max(own, key=lambda l: place.sizes[l])
@@ -136,7 +144,9 @@ def _decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool 
     """For each iteration of a loop: the condition holds whatever the others are, fails so, or neither."""
     step = form.coefficients.get(level, 0)
     low, high = form.plus(AffineExpr.of({level: step}), -1).bounds(sizes)
-    return [True if step * k + low >= 0 else False if step * k + high < 0 else None for k in range(sizes[level])]
+    return [
+        True if step * k + low >= 0 else False if step * k + high < 0 else None for k in range(sizes[level])
+    ]
 
 
 def _split_form(play: Play, place: LocatedNode, form: AffineExpr, level: int) -> bool:
