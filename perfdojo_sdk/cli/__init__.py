@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, str] = {
     "redo": "put back what `undo` took out of a saved game",
     "insert": "play a move in the middle of a saved game and keep the later ones",
     "replay": "play a saved game again from its initial program",
+    "explain-plan": "say what the target's expert decides for a kernel, and why",
     "explain-time": "split a kernel's time into parts",
     "simulate": "run a program of a target's own assembly or machine code on its simulator",
     "explain": "say why a move is or is not legal, or what an error code means",

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Requirement
-from perfdojo_sdk.hookspecs.services import Simulator
+from perfdojo_sdk.core.transformation import Requirement, Rules
+from perfdojo_sdk.hookspecs.services import Plan, Simulator
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     CodeGenerator,
@@ -22,6 +22,7 @@ from perfdojo_sdk.hookspecs.types import (
     Measurement,
     Runner,
     RunRequest,
+    Target,
 )
 
 A = TypeVar("A")
@@ -122,6 +123,20 @@ class GeneratesAsFor(Protocol):
         ...
 
 
+# -- of passes -------------------------------------------------------------------------------------
+
+
+class ExplainsPlans(Protocol):
+    """Tells the decisions behind the games of an expert's pass.
+
+    Used by ``perfdojo-sdk explain-plan``.
+    """
+
+    def plan(self, root: Program, rules: Rules, target: Target) -> Plan:
+        """The games that the pass returns for the same arguments, with its decisions."""
+        ...
+
+
 # -- of vetoes -------------------------------------------------------------------------------------
 
 
@@ -162,6 +177,7 @@ ABILITIES: tuple[Declared, ...] = (
     Declared(LimitsCompiling, "runner"),
     Declared(Simulator, "runner"),
     Declared(GeneratesAsFor, "code generator"),
+    Declared(ExplainsPlans, "pass"),
     Declared(GivesRequirements, "veto"),
 )
 

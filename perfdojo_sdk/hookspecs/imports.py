@@ -13,7 +13,7 @@ IMPORTABLE: Mapping[str, str] = {
     "perfdojo_sdk.hookspecs.types": "targets, kernels, generators, runners",
     "perfdojo_sdk.hookspecs.services": "probes, observers, packages, breakdowns, experiments, simulators",
     "perfdojo_sdk.hookspecs.search": "players",
-    "perfdojo_sdk.hookspecs.abilities": "what a runner, a generator or a veto may do besides",
+    "perfdojo_sdk.hookspecs.abilities": "what a runner, a generator, a pass or a veto may do besides",
     # the language
     "perfdojo_sdk.core.program": "programs, scopes, statements",
     "perfdojo_sdk.core.expression": "subscripts, accesses, values",

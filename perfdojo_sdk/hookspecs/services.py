@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Failure,
@@ -92,6 +93,31 @@ class TimeBreakdown:
     @property
     def total(self) -> float:
         return sum(part.amount for part in self.parts)
+
+
+# -- the plan of an expert ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One choice of an expert's pass."""
+
+    rule: str
+    """The rule that made it."""
+    place: str
+    """Id of the node or name of the array that it is about; empty: the whole program."""
+    choice: str
+    reason: str
+    numbers: Mapping[str, float | str] = field(default_factory=dict)
+    """The figures that the rule compared."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The games that an expert's pass proposes for a program, likeliest first, and why."""
+
+    decisions: tuple[Decision, ...]
+    games: tuple[Trace, ...]
 
 
 # -- programs of a target's own machine code ---------------------------------------------------------

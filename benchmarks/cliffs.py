@@ -1,0 +1,215 @@
+"""Random programs of the shapes people write, each beside PyTorch: where are the cliffs?
+
+    python benchmarks/cliffs.py [--seed 0] [--programs 60] [--threads 1] [--state FILE] [--compile] [--json]
+
+Each program of ``benchmarks/cliff/programs.py`` is planned by the target's expert; its games are compiled and
+timed like a library's, the result is compared with PyTorch's, and both take turns. A ratio is the median over
+the rounds of peer / ours in the same round; the peer is the better of eager and, with ``--compile``,
+``torch.compile``. All times are measured, warm, by the minimum of the calls in a round.
+
+After an interruption the same command with the same ``--state`` goes on. The worst three are named with the
+nests that their plan left as they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+from cliff.programs import Case, case
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.experts.cpu.planner import plan
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest, Target
+from perfdojo_sdk.plugins import Plugins, load_plugins
+
+#: The seeds of run ``s`` are ``s * STRIDE`` and the following ones.
+STRIDE = 100_000
+
+#: A ratio above this counts as this in the geometric mean.
+MOST = 4.0
+
+#: The bars: nearly all programs, each program, and the share that has to meet the first.
+NEARLY, NONE_BELOW, SHARE = 0.8, 0.5, 0.95
+
+
+class Race:
+    """One target and PyTorch, on one program after another."""
+
+    def __init__(self, plugins: Plugins, target: Target, threads: int, rounds: int, compiles: bool) -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+        self.torch, self.threads, self.rounds, self.compiles = torch, threads, rounds, compiles
+        self.target, self.rules = target.on(plugins.machine_figures(target)), plugins.rules(target)
+        self.generator, self.runner = plugins.code_generator(target), plugins.runner(target)
+
+    def row(self, seed: int) -> dict[str, Any]:
+        """The row of one seed: times in milliseconds, the ratio, or the problem."""
+        made = case(seed)
+        row: dict[str, Any] = {"seed": seed, "family": made.family, "program": made.text}
+        program = made.program
+        begin = time.perf_counter()
+        planned = plan(program, self.rules, self.target)
+        row["plan_s"] = time.perf_counter() - begin
+        row["left"] = [f"{d.place}: {d.choice}: {d.reason}" for d in planned.decisions if "left" in d.choice]
+        artifacts = [self._compiled(game) for game in planned.games or (Trace(program),)]
+        works = [artifact for artifact in artifacts if isinstance(artifact, Artifact)]
+        if not works:
+            return {**row, "problem": f"nothing compiles: {artifacts[0]}"}
+        first = [(self._ours(artifact), artifact) for artifact in works]
+        _, fastest = min(first, key=lambda found: found[0])
+        inputs = self._inputs(made)
+        problem = self._difference(made, fastest, inputs)
+        if problem:
+            return {**row, "problem": problem}
+        peers = self._peers(made, inputs)
+        rounds = [
+            (self._ours(fastest), {n: self._peer(call) for n, call in peers.items()})
+            for _ in range(self.rounds)
+        ]
+        row["ours_ms"] = median(ours for ours, _ in rounds) * 1e3
+        for name in peers:
+            row[f"{name}_ms"] = median(times[name] for _, times in rounds) * 1e3
+        row["ratio"] = median(min(times.values()) / ours for ours, times in rounds)
+        return row
+
+    def _compiled(self, game: Trace) -> Artifact | Failure:
+        return self.runner.compile(self.generator.generate(game.program, "pd_cliff"))
+
+    def _ours(self, artifact: Artifact) -> float:
+        request = RunRequest(threads=self.threads, repeats=50, want_outputs=False, budget_s=0.2, cold=False)
+        found = self.runner.run(artifact, request)
+        return min(found.seconds) if isinstance(found, Measurement) else math.inf
+
+    def _inputs(self, made: Case) -> dict[str, np.ndarray[Any, Any]]:
+        rng = np.random.default_rng(1)
+        return {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in made.inputs.items()}
+
+    def _difference(self, made: Case, artifact: Artifact, inputs: Mapping[str, np.ndarray[Any, Any]]) -> str:
+        """The problem with our result beside PyTorch's; "" where they agree to float32's accuracy."""
+        found = self.runner.run(artifact, RunRequest(inputs=inputs, threads=self.threads))
+        if isinstance(found, Failure) or found.outputs is None:
+            return f"it does not run: {found}"
+        wanted = self._call(made, inputs)().double().numpy()
+        (got,) = found.outputs.values()
+        scale = max(1.0, float(np.abs(wanted).max()))
+        error = float(np.abs(got.astype(np.float64) - wanted).max()) / scale
+        return "" if error < 1e-3 else f"it differs from PyTorch by {error:.2g} of the largest value"
+
+    def _call(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Callable[[], Any]:
+        tensors = {name: self.torch.from_numpy(value) for name, value in inputs.items()}
+        functional = self.torch.nn.functional
+        return lambda: made.function(functional, **tensors)
+
+    def _peers(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:
+        peers = {"eager": self._call(made, inputs)}
+        if self.compiles:
+            compiled = self.torch.compile(peers["eager"], dynamic=False)
+            try:
+                compiled()
+                peers["compiled"] = compiled
+            except Exception as error:
+                print(f"torch.compile fails: {error}"[:200], file=sys.stderr)
+        return peers
+
+    def _peer(self, call: Callable[[], Any]) -> float:
+        best, end = math.inf, time.perf_counter() + 0.1
+        with self.torch.no_grad():
+            call()
+            while time.perf_counter() < end:
+                begin = time.perf_counter()
+                call()
+                best = min(best, time.perf_counter() - begin)
+        return best
+
+
+def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a run: geometric mean, share of programs above the bar, and the worst three."""
+    timed = sorted((row for row in rows if "ratio" in row), key=lambda row: row["ratio"])
+    ratios = [row["ratio"] for row in timed]
+    mean = math.exp(sum(math.log(min(r, MOST)) for r in ratios) / len(ratios)) if ratios else math.nan
+    share = sum(r >= NEARLY for r in ratios) / len(ratios) if ratios else 0.0
+    return {
+        "programs": len(rows),
+        "problems": [row["seed"] for row in rows if "problem" in row],
+        "geometric_mean": mean,
+        "share_nearly": share,
+        "below": [row["seed"] for row in timed if row["ratio"] < NONE_BELOW],
+        "worst": [{k: row[k] for k in ("seed", "family", "ratio", "left", "program")} for row in timed[:3]],
+    }
+
+
+def text(rows: list[dict[str, Any]], found: Mapping[str, Any]) -> str:
+    """The table and the summary as people read them."""
+    lines = [f"{'seed':>8} {'family':18} {'ours ms':>9} {'eager ms':>9} {'ratio':>6}"]
+    for row in sorted(rows, key=lambda row: row.get("ratio", -1)):
+        if "problem" in row:
+            lines.append(f"{row['seed']:8} {row['family']:18} {row['problem'][:90]}")
+        else:
+            figures = f"{row['ours_ms']:9.4f} {row['eager_ms']:9.4f} {row['ratio']:6.2f}"
+            lines.append(f"{row['seed']:8} {row['family']:18} {figures}")
+    mean, share = found["geometric_mean"], 100 * found["share_nearly"]
+    lines.append(
+        f"{found['programs']} programs: geometric mean {mean:.2f} (above {MOST:g} counts as {MOST:g}), "
+        f"{share:.0f} % at least {NEARLY}, {len(found['below'])} below {NONE_BELOW}, "
+        f"{len(found['problems'])} with a problem"
+    )
+    for row in found["worst"]:
+        lines += [f"worst: seed {row['seed']}, {row['ratio']:.2f}", *row["left"], row["program"]]
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--programs", type=int, default=60)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--target", default="best")
+    parser.add_argument("--state", type=Path, help="a file of rows; default: build/cliffs/SEED.jsonl")
+    parser.add_argument("--only", default="", help="families whose name contains this")
+    parser.add_argument("--compile", action="store_true", help="race torch.compile, too")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    state = options.state or Path(f"build/cliffs/{options.seed}-{options.threads}.jsonl")
+    state.parent.mkdir(parents=True, exist_ok=True)
+    rows = [json.loads(line) for line in state.read_text().splitlines()] if state.exists() else []
+    done = {row["seed"] for row in rows}
+    plugins = load_plugins()
+    race = Race(plugins, plugins.require(options.target), options.threads, options.rounds, options.compile)
+    first = options.seed * STRIDE
+    for seed in range(first, first + options.programs):
+        if seed in done or options.only not in case(seed).family:
+            continue
+        row = race.row(seed)
+        rows.append(row)
+        with state.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        print(
+            seed, row["family"], f"{row['ratio']:.2f}" if "ratio" in row else row["problem"], file=sys.stderr
+        )
+    found = summary(rows)
+    print(json.dumps({"rows": rows, **found}, indent=1) if options.json else text(rows, found))
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except DojoError as error:
+        print(error.render(), file=sys.stderr)
+        sys.exit(error.exit_code)

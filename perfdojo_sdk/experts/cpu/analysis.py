@@ -1,0 +1,207 @@
+"""The facts that the planner decides by: what each statement is, how often it runs, what it uses again.
+
+Everything here is read from subscripts and sizes; no move is played and no name of an operator is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import Access, Read, operations, performs
+from perfdojo_sdk.core.geometry import guarded_bounds, is_copy, lane_stride
+from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement
+from perfdojo_sdk.hookspecs.types import Target
+
+
+class Kind(Enum):
+    """The classes of statements, by their subscripts."""
+
+    MAP = "map"
+    """Each iteration writes an element of its own and reads none that another iteration writes."""
+    REDUCTION = "reduction"
+    """Iterations accumulate into shared elements."""
+    CONTRACTION = "contraction"
+    """A reduction of products of two operands, each used again along a loop that the other one lacks."""
+    WINDOW = "window"
+    """A reduction whose operand slides: a subscript is a sum of a kept and a reduced iterator."""
+    SCAN = "scan"
+    """Iterations read what earlier ones of the same statement wrote."""
+    GATHER = "gather"
+    """An element is found by quotients of iterators."""
+    TRANSPOSE = "transpose"
+    """A map that walks through one array by rows and through another by columns."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """One statement: its class, its iterations and its reuse."""
+
+    statement: Statement
+    kind: Kind
+    sizes: tuple[int, ...]
+    """Sizes of the loops around it, outermost first."""
+    reduced: tuple[int, ...]
+    """Levels of the loops, longer than one, that its target does not depend on."""
+    strides: tuple[tuple[int | None, ...], ...]
+    """For each access, the target first: cells between neighbouring iterations of each loop; None where they
+    vary."""
+    reuse: Mapping[str, float]
+    """Array -> iterations for each of its elements, at least (a box around the elements is counted)."""
+
+    @property
+    def iterations(self) -> int:
+        return prod(self.sizes)
+
+    @property
+    def flops(self) -> int:
+        """Arithmetic operations of all iterations."""
+        count = sum(1 for _ in operations(self.statement.value)) + (self.statement.accumulate is not None)
+        return count * self.iterations
+
+    def walks_along(self, level: int) -> bool:
+        """True if the loop at ``level`` goes through neighbours, or through one element, of every array."""
+        return all(steps[level] in (0, 1) for steps in self.strides)
+
+
+@dataclass(frozen=True)
+class NestFacts:
+    """A node at the root of a program: its statements, its data and the time that it takes at least."""
+
+    place: str
+    works: tuple[Work, ...]
+    bytes: int
+    """Bytes of the elements that it touches, each counted once."""
+    seconds: float
+    """Estimated: the arithmetic at its peak on one thread, or the data at the speed of where it is."""
+
+    @property
+    def kinds(self) -> frozenset[Kind]:
+        return frozenset(work.kind for work in self.works)
+
+    @property
+    def flops(self) -> int:
+        return sum(work.flops for work in self.works)
+
+    @property
+    def guarded(self) -> bool:
+        return any(work.statement.guard for work in self.works)
+
+
+def facts_of(program: Program, target: Target) -> tuple[NestFacts, ...]:
+    """The facts of every node at the root of a program, in program order."""
+    works: dict[int, list[Work]] = {k: [] for k in range(len(program.body))}
+    for place in program.places:
+        if isinstance(place.node, Statement):
+            works[place.path[0]].append(work_of(program, place))
+    return tuple(_nest(program, program.body[k], tuple(found), target) for k, found in works.items())
+
+
+def _nest(program: Program, node: Node, works: tuple[Work, ...], target: Target) -> NestFacts:
+    touched: dict[str, int] = {}
+    for work in works:
+        for access in (work.statement.target, *work.statement.reads):
+            buffer = program.buffer_of[access.array]
+            cells = min(buffer.cells, elements(access, work.sizes, work.statement))
+            touched[access.array] = max(touched.get(access.array, 0), cells * BYTES[buffer.dtype])
+    moved = sum(touched.values())
+    flops = sum(work.flops for work in works)
+    dtype = works[0].statement.dtype
+    peak = target.capabilities.peak_gflops.get(dtype) or max(
+        target.capabilities.peak_gflops.values(), default=1
+    )
+    return NestFacts(node.id, works, moved, max(flops / peak / 1e9, seconds_to_move(moved, target)))
+
+
+def seconds_to_move(data: int, target: Target) -> float:
+    """Estimated seconds in which one thread moves ``data`` bytes between where they all fit and the core."""
+    capabilities = target.capabilities
+    speeds = [cache.read_gbs for cache in capabilities.caches.values() if data <= cache.bytes]
+    if not speeds and capabilities.memory:
+        speeds = [capabilities.memory.copy_gbs]
+    return data / max(speeds, default=1) / 1e9
+
+
+def work_of(program: Program, place: LocatedNode) -> Work:
+    """The facts of the statement at ``place``."""
+    statement, sizes = place.node, place.sizes
+    assert isinstance(statement, Statement)
+    strides = tuple(_strides(program, access, len(sizes)) for access in (statement.target, *statement.reads))
+    used = statement.target.levels
+    reduced = tuple(l for l, size in enumerate(sizes) if size > 1 and l not in used)
+    cells = {a.array: elements(a, sizes, statement) for a in (statement.target, *statement.reads)}
+    reuse = {array: prod(sizes) / count for array, count in cells.items()}
+    kind = _kind(statement, strides, sizes, reduced)
+    return Work(statement, kind, sizes, reduced, strides, reuse)
+
+
+def _strides(program: Program, access: Access, depth: int) -> tuple[int | None, ...]:
+    buffer = program.buffer_of[access.array]
+    return tuple(lane_stride(buffer, access.subscripts, level) for level in range(depth))
+
+
+def elements(access: Access, sizes: tuple[int, ...], statement: Statement) -> int:
+    """Number of elements in a box around those that an access touches; at most that of the iterations."""
+    count = 1
+    for subscript in access.subscripts:
+        low, high = guarded_bounds(subscript, statement.guard, sizes)
+        count *= max(1, min(high - low + 1, prod(sizes[l] for l in subscript.levels)))
+    return count
+
+
+def _kind(
+    statement: Statement,
+    strides: tuple[tuple[int | None, ...], ...],
+    sizes: tuple[int, ...],
+    reduced: tuple[int, ...],
+) -> Kind:
+    own = [read for read in statement.reads if read.array == statement.target.array]
+    if any(read != statement.target for read in own):
+        return Kind.SCAN
+    if statement.accumulate and reduced:
+        if is_product(statement):
+            return Kind.CONTRACTION
+        if any(_slides(read, reduced) for read in statement.reads):
+            return Kind.WINDOW
+        return Kind.REDUCTION
+    if any(subscript.quotients for read in statement.reads for subscript in read.subscripts):
+        return Kind.GATHER
+    return Kind.TRANSPOSE if transposes(strides, sizes) else Kind.MAP
+
+
+def is_product(statement: Statement) -> bool:
+    """True if a statement sums products of two operands, each with a loop that the other one lacks."""
+    factors = statement.value.arguments if performs(statement.value, "mul") else ()
+    if statement.accumulate != "add" or len(factors) != 2:
+        return False
+    one, other = (frozenset(factor.levels) for factor in factors)
+    kept = frozenset(statement.target.levels)
+    return bool((one - other) & kept) and bool((other - one) & kept)
+
+
+def _slides(access: Access, reduced: tuple[int, ...]) -> bool:
+    """True if a subscript is a sum of a kept and of a reduced iterator."""
+    for subscript in access.subscripts:
+        moving = [level in reduced for level in subscript.levels]
+        if any(moving) and not all(moving):
+            return True
+    return False
+
+
+def transposes(strides: tuple[tuple[int | None, ...], ...], sizes: tuple[int, ...]) -> bool:
+    """True if some read goes through neighbours in one loop and the target in another one."""
+    target, *reads = strides
+    rows = {level for level, step in enumerate(target) if step == 1 and sizes[level] > 1}
+    for read in reads:
+        columns = {level for level, step in enumerate(read) if step == 1 and sizes[level] > 1}
+        if columns and rows and columns.isdisjoint(rows) and any((read[level] or 0) > 1 for level in rows):
+            return True
+    return False
+
+
+def copies(works: tuple[Work, ...]) -> Iterator[Work]:
+    """The works that copy an array as it is."""
+    return (work for work in works if is_copy(work.statement) and isinstance(work.statement.value, Read))

@@ -1,0 +1,253 @@
+"""Any perfect nest: which loop gets the lanes, in which order the others stand, what stays in registers.
+
+The lanes go to a loop along which every array has neighbours or one element. A reduction over other loops
+than that one keeps vectors of partial results: in registers, if what it reads of each row fills pages and
+caches well; else it adds a few rows at a time to results in the first cache, so that memory is read in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.geometry import is_copy, lane_stride
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.experts.cpu.analysis import Kind, Work, seconds_to_move, work_of
+from perfdojo_sdk.experts.cpu.contractions import PAGE, arrange, chain, cut, cut_off_rest, move_inward
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.experts.cpu.steps import (
+    data_bytes,
+    largest_divisor,
+    near_caches,
+    settle_buffers,
+    share_out,
+    split,
+    transpose,
+    use_lanes,
+    write_out,
+)
+from perfdojo_sdk.experts.cpu.tiles import cover
+from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.passes import contract
+from perfdojo_sdk.search.play import Play
+
+#: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
+ROWS = 8
+
+#: Rows and columns of a square whose operand is transposed into a cache before it is used.
+SQUARE = 64
+
+#: Strips of a transposing copy: iterations for threads to share.
+STRIPS = 32
+
+#: Vectors of independent results that hide the latency of an addition.
+CHAINS = 4
+
+
+@dataclass(frozen=True)
+class NestPlan:
+    """The loops of a perfect nest in their new order, and what becomes of them."""
+
+    order: tuple[int, ...]
+    """Levels, outermost first; the lanes last."""
+    lane: int
+    reduced: tuple[int, ...]
+    in_registers: bool
+    """True if a reduction's results stay in registers until they are complete."""
+    decision: Decision
+    across: int = -1
+    """Level of the loop through neighbours of what is read transposed; -1: nothing is."""
+
+
+def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
+    """One game that plans each perfect nest by itself; none where no nest gains."""
+    play = Play(root, rules)
+    decisions: list[Decision] = []
+    for identifier in [node.id for node in play.program.body]:
+        take_apart(play, identifier)
+    gained = False
+    for node in [node for node in play.program.body if isinstance(node, Scope)]:
+        kept = play.trace
+        try:
+            found = plan_nest(play, node, target)
+            if found is None:
+                continue
+            play_nest(play, node, found, target)
+            gained = True
+            decisions.append(found.decision)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision("order loops", node.id, "left as it is", error.what))
+    if not gained:
+        return [], decisions
+    contract(play)
+    transpose(play)
+    use_lanes(play)
+    write_out(play, target.capabilities.vector_registers)
+    for node in [node for node in play.program.body if isinstance(node, Scope)]:
+        speed = data_bytes(root) / max(seconds_to_move(data_bytes(root), target), 1e-12)
+        share_out(play, node.id, THREADS_COST * speed / BYTES[node.leaves[0].statement.dtype])
+    settle_buffers(play)
+    return [play], decisions
+
+
+def take_apart(play: Play, root: str) -> None:
+    """Make a nest of its own for every statement, as far as that is legal."""
+    while True:
+        node = play.node(root)
+        around = [root]
+        while isinstance(node, Scope) and len(node.body) == 1:
+            node = node.body[0]
+            around.append(node.id)
+        if isinstance(node, Statement):
+            return
+        kept = play.trace
+        try:
+            second = separate(play, node.body[-1].id, root)
+        except MoveError:
+            play.trace = kept
+            return
+        take_apart(play, second)
+
+
+def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
+    """The order of a nest's loops; None where it is no perfect nest or no loop gives lanes."""
+    loops = chain(play, node.id)
+    innermost = play.scope(loops[-1])
+    if len(innermost.body) != 1 or not isinstance(innermost.body[0], Statement):
+        return None
+    place = play.program.place_of[innermost.body[0].id]
+    work = work_of(play.program, place)
+    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    if work.kind is Kind.TRANSPOSE:
+        return _plan_transpose(work, node, lanes)
+    lane = _lane(work, lanes)
+    if lane is None or work.kind is Kind.SCAN or any(lane in f.levels for f in work.statement.guard):
+        return None
+    reduced = tuple(level for level in work.reduced if level != lane)
+    outer = [level for level in range(len(loops)) if level not in (*reduced, lane)]
+    inner = sorted(reduced, key=lambda level: -_farthest(work, (level,)))
+    far = _farthest(work, reduced) * BYTES[work.statement.dtype]
+    data = data_bytes(play.program)
+    near = data <= near_caches(target)[1] or far < PAGE
+    numbers = {
+        "lanes": work.sizes[lane],
+        "reduced": prod(work.sizes[level] for level in reduced),
+        "bytes between rows": far,
+        "bytes": data,
+        "uses of each element": max(work.reuse.values()),
+    }
+    why = f"along {{{lane}}} every array has neighbours or one element"
+    if reduced:
+        way = (
+            "results stay in registers" if near else f"{ROWS} rows at a time are added to results in a cache"
+        )
+    else:
+        way = "one pass"
+    decision = Decision("order loops", node.id, f"lanes along {{{lane}}}, {way}", why, numbers)
+    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision)
+
+
+def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
+    """Rows of what is read to columns of what is written, in squares that registers transpose."""
+    target, *reads = work.strides
+    rows = [level for level, step in enumerate(target) if step == 1 and work.sizes[level] > 1]
+    columns = [l for steps in reads for l, step in enumerate(steps) if step == 1 and work.sizes[l] > 1]
+    columns = [level for level in columns if level not in rows]
+    if lanes < 2 or not rows or not columns or work.statement.guard:
+        return None
+    lane, across = rows[0], columns[0]
+    outer = tuple(level for level in range(len(work.sizes)) if level not in (lane, across))
+    numbers = {"rows": work.sizes[across], "columns": work.sizes[lane], "lanes": lanes}
+    why = f"{{{lane}}} goes through neighbours of what is written, {{{across}}} of what is read"
+    decision = Decision(
+        "order loops", node.id, f"squares of {{{across}}} and {{{lane}}} are transposed", why, numbers
+    )
+    return NestPlan((*outer, across, lane), lane, (), True, decision, across)
+
+
+def _lane(work: Work, lanes: int) -> int | None:
+    """The loop for the lanes: one that moves the target before one that does not, then the longest."""
+    if lanes < 2:
+        return None
+    along = [l for l, size in enumerate(work.sizes) if size > 1 and work.walks_along(l)]
+    moves = [l for l in along if work.strides[0][l] == 1]
+    return max(moves or along, key=lambda level: (min(work.sizes[level], lanes), level), default=None)
+
+
+def _farthest(work: Work, reduced: tuple[int, ...]) -> int:
+    """Cells between neighbouring iterations of the reduced loop that walks farthest."""
+    return max((abs(steps[level] or 0) for steps in work.strides[1:] for level in reduced), default=0)
+
+
+def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
+    """Play the plan of one nest; :class:`MoveError` where a move that it needs is refused."""
+    loops = chain(play, node.id)
+    statement = play.scope(loops[-1]).body[0]
+    assert isinstance(statement, Statement)
+    width = target.capabilities.lanes[statement.dtype]
+    array, lane = statement.target.array, loops[plan.lane]
+    reduced = [loops[level] for level in plan.order if level in plan.reduced]
+    outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
+    if plan.across >= 0:
+        arrange(play, [loops[level] for level in plan.order])
+        _in_squares(play, statement, loops[plan.across], lane, width)
+    elif not reduced:
+        arrange(play, [*outer, lane])
+        _in_vectors(play, lane, width)
+    elif plan.in_registers:
+        arrange(play, [*outer, lane, *reduced])
+        pieces = cover(play.scope(lane).size, CHAINS, width)
+        for piece, part in zip(pieces, cut(play, lane, [piece.columns for piece in pieces]), strict=True):
+            inside = chain(play, part)[1:]
+            panels = split(play, part, piece.wide * piece.width)
+            vectors = split(play, panels[-1], piece.width)
+            for vector in reversed(vectors):
+                move_inward(play, vector, len(inside))
+            play.must("stage_accumulator", inside[0], array=array)
+    else:
+        arrange(play, [*outer, *reduced, lane])
+        for part in cut_off_rest(play, reduced[-1], ROWS):
+            rows = split(play, part, ROWS)[-1]
+            (columns,) = chain(play, rows)[1:]
+            move_inward(play, rows, 1)
+            for some in cut_off_rest(play, columns, width):
+                few = chain(play, some)[1]
+                move_inward(play, split(play, some, width)[-1], 1)
+                play.must("stage_accumulator", few, array=array)
+
+
+def _in_vectors(play: Play, lane: str, width: int) -> None:
+    """Cut the innermost loop into vectors and a tail."""
+    for part in cut_off_rest(play, lane, width):
+        split(play, part, width)
+
+
+def _in_squares(play: Play, statement: Statement, across: str, lane: str, width: int) -> None:
+    """Transpose a copy as it stands, in strips for threads; for any other map, square by square, what it
+    reads transposed."""
+    if is_copy(statement):
+        for part in cut_off_rest(play, across, width):
+            strip = largest_divisor(play.scope(part).size, max(width, play.scope(part).size // STRIPS))
+            split(play, part, strip)
+        return
+    place = play.program.place_of[statement.id]
+    level = next(k for k, scope in enumerate(place.above) if scope.id == across)
+    turned = [
+        r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1
+    ]
+    play.must("swap_scopes", across)
+    for part in cut_off_rest(play, lane, SQUARE):
+        rows = chain(play, part)[1]
+        move_inward(play, split(play, part, SQUARE)[-1], 1)
+        for some in cut_off_rest(play, rows, SQUARE):
+            square = split(play, some, SQUARE)[-1]
+            for array in dict.fromkeys(read.array for read in turned):
+                play.must("stage_read", square, array=array)
+            for columns_of_square in chain(play, square)[1:]:
+                _in_vectors(play, columns_of_square, width)

@@ -1,0 +1,58 @@
+"""Parts of a program: consecutive nests as a program of their own, whose moves the whole program replays.
+
+An expert that plans one nest sees nothing else that way, and every legality check is made again by the
+rules when the whole program plays the moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from perfdojo_sdk.core.made import Made
+from perfdojo_sdk.core.move import Move
+from perfdojo_sdk.core.program import Node, Program
+from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.search.play import Play
+
+
+def part(program: Program, nodes: Sequence[Node]) -> Program:
+    """Some root nodes of a program as a program of their own, under the same ids and names.
+
+    An array that other nodes touch too belongs to the interface: it is an output if the part writes it, and
+    an input if the part only reads it.
+    """
+    mine = {node.id for node in nodes}
+    used = frozenset().union(*[node.arrays for node in nodes])
+    elsewhere = program.interface.union(*[node.arrays for node in program.body if node.id not in mine])
+    written = {leaf.statement.target.array for node in nodes for leaf in node.leaves}
+    shared = [array for b in program.buffers for array in b.arrays if array in used and array in elsewhere]
+    return Program(
+        program.name,
+        tuple([array for array in shared if array not in written]),
+        tuple([array for array in shared if array in written]),
+        tuple([b for b in program.buffers if not used.isdisjoint(b.arrays)]),
+        tuple(nodes),
+    )
+
+
+def replay(play: Play, trace: Trace) -> None:
+    """Play the moves of a part's game on the whole program, which may have other names for what they make.
+
+    :class:`MoveError` where a move is not legal on the whole program.
+    """
+    names: dict[str, str] = {}
+    for step in trace.steps:
+        move = _renamed(step.move, names)
+        made = play.must(move.transformation, move.place, **dict(move.parameters))
+        names.update(zip(_made(step.made), _made(made), strict=True))
+
+
+def _renamed(move: Move, names: dict[str, str]) -> Move:
+    parameters = [
+        (key, names.get(value, value) if isinstance(value, str) else value) for key, value in move.parameters
+    ]
+    return Move(move.transformation, names.get(move.place, move.place), tuple(parameters), move.version)
+
+
+def _made(made: Made) -> tuple[str, ...]:
+    return (*made.scopes, *made.statements, *made.buffers)

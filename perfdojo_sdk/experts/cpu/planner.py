@@ -1,0 +1,176 @@
+"""The planner: it looks at what a program is, decides by the target's figures, and plays ordinary moves.
+
+A program that one expert knows as a whole (a contraction; rows bound by memory) is left to it. Any other one
+is first taken apart: conditions are split off, sums get nests of their own, operands that many nests read are
+laid out once. Then consecutive nests that gain from each other make a *part*, each part is planned as a
+program of its own (``parts.py``), and the whole program plays the moves of all parts. What no rule can plan
+stays as it is.
+
+Every decision is recorded with its reason and its numbers; ``perfdojo-sdk explain-plan`` prints them.
+"""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Node, Program
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of
+from perfdojo_sdk.experts.cpu.contractions import gathered, play_contractions
+from perfdojo_sdk.experts.cpu.filters import play_filters
+from perfdojo_sdk.experts.cpu.nests import play_nests
+from perfdojo_sdk.experts.cpu.parts import part, replay
+from perfdojo_sdk.experts.cpu.preparation import distribute, lay_out_operands, split_conditions
+from perfdojo_sdk.experts.cpu.row_kernels import play_rows
+from perfdojo_sdk.experts.cpu.steps import settle_buffers
+from perfdojo_sdk.hookspecs.services import Decision, Plan
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.play import Play
+
+#: Most games that a plan proposes; each is compiled and measured.
+MOST_GAMES = 6
+
+
+def plan(root: Program, rules: Rules, target: Target) -> Plan:
+    """The games for a program, likeliest first, and the decisions behind them."""
+    return _Planner(root, rules, target).plan()
+
+
+class _Planner:
+    """One program on its way to a plan."""
+
+    def __init__(self, root: Program, rules: Rules, target: Target) -> None:
+        self.root, self.rules, self.target = root, rules, target
+        self.decisions: list[Decision] = []
+
+    def plan(self) -> Plan:
+        whole = self._as_a_whole()
+        if whole:
+            return Plan(tuple(self.decisions), tuple(whole))
+        play = Play(self.root, self.rules)
+        for rule in (lay_out_operands, split_conditions, distribute):
+            self.decisions += rule(play, self.target)
+        parts = self._parts(play.program)
+        ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
+        games: list[Trace] = []
+        for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
+            game = Play(self.root, self.rules)
+            game.trace = play.trace
+            for found in ways:
+                self._join(game, found, number)
+            settle_buffers(game)
+            if all(game.program != other.program for other in games):
+                games.append(game.trace)
+        return Plan(tuple(self.decisions), tuple(games))
+
+    def _as_a_whole(self) -> list[Trace]:
+        """The games of the expert that knows the whole program; none where there is none."""
+        guarded = any(leaf.statement.guard for node in self.root.body for leaf in node.leaves)
+        if not guarded:
+            plays = contraction(self.root, self.rules, self.target)
+            if plays:
+                self._decide("whole", "", "one contraction", "its sums of products share one nest")
+                return [play.trace for play in plays]
+        found = facts_of(self.root, self.target)
+        if all(_way(facts) == "rows" for facts in found):
+            self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
+            plays = play_rows(self.root, self.rules, self.target)
+            for play in plays:
+                settle_buffers(play)
+            return [play.trace for play in plays]
+        return []
+
+    # -- parts ---------------------------------------------------------------------------------------
+
+    def _parts(self, program: Program) -> list[tuple[str, tuple[Node, ...]]]:
+        """Consecutive nests that are planned together, with the way to plan them."""
+        parts: list[tuple[str, tuple[Node, ...]]] = []
+        for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
+            way = _way(facts)
+            if parts and self._belongs(program, parts[-1], way, node):
+                parts[-1] = (parts[-1][0], (*parts[-1][1], node))
+            else:
+                parts.append((way, (node,)))
+        for way, nodes in parts:
+            self._describe(way, facts_of(part(program, nodes), self.target))
+        return parts
+
+    def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
+        """Record what a part is, with the model's figures."""
+        works = [work for nest in nests for work in nest.works]
+        kinds = ", ".join(sorted({work.kind.value for work in works}))
+        numbers = {
+            "iterations": sum(work.iterations for work in works),
+            "operations": sum(nest.flops for nest in nests),
+            "bytes": sum(nest.bytes for nest in nests),
+            "uses of an element": max(max(work.reuse.values()) for work in works),
+            "least us": 1e6 * sum(nest.seconds for nest in nests),
+        }
+        why = f"its statements are of the kinds {kinds}"
+        self.decisions.append(Decision("parts", nests[0].place, way, why, numbers))
+
+    def _belongs(self, program: Program, last: tuple[str, tuple[Node, ...]], way: str, node: Node) -> bool:
+        """True if a nest gains from being planned with the part before it."""
+        before, nodes = last
+        if before == "contraction":
+            try:
+                return gathered(part(program, (*nodes, node)), self.rules) is not None
+            except MoveError:
+                return False
+        return before == way == "rows"
+
+    def _ways(self, sub: Program, way: str) -> list[Trace]:
+        """The games for one part, likeliest first."""
+        plays: list[Play] = []
+        try:
+            if way == "contraction":
+                plays = contraction(sub, self.rules, self.target)
+            elif way == "rows":
+                plays = play_rows(sub, self.rules, self.target)
+            if not plays:
+                plays, decisions = play_nests(sub, self.rules, self.target)
+                self.decisions += decisions
+        except MoveError as error:
+            self._decide("plan part", sub.body[0].id, "left sequential", error.what)
+        for play in plays:
+            settle_buffers(play)
+        return [play.trace for play in plays]
+
+    def _join(self, game: Play, found: list[Trace], number: int) -> None:
+        """Play a part's game of this number, or the nearest one that the whole program allows."""
+        order = found[min(number, len(found) - 1) :] + found[: min(number, len(found) - 1)]
+        for trace in order:
+            kept = game.trace
+            try:
+                replay(game, trace)
+                return
+            except MoveError as error:
+                game.trace = kept
+                self._decide(
+                    "join parts", trace.root.body[0].id, "a game of the part was dropped", error.what
+                )
+
+    def _decide(self, rule: str, place: str, choice: str, reason: str) -> None:
+        self.decisions.append(Decision(rule, place, choice, reason))
+
+
+def _way(facts: NestFacts) -> str:
+    """The expert for a nest by what its statements are."""
+    if Kind.CONTRACTION in facts.kinds:
+        return "contraction"
+    if any(work.kind is Kind.TRANSPOSE for work in facts.works):
+        return "nests"
+    return "rows" if all(_walks_rows(work) for work in facts.works) else "nests"
+
+
+def _walks_rows(work: Work) -> bool:
+    """True if the innermost loop that is longer than one goes through rows of every array."""
+    loops = [level for level, size in enumerate(work.sizes) if size > 1]
+    return not loops or work.walks_along(loops[-1])
+
+
+def contraction(root: Program, rules: Rules, target: Target) -> list[Play]:
+    """The games of the experts for contractions."""
+    plays = [*play_contractions(root, rules, target), *play_filters(root, rules, target)]
+    for play in plays:
+        settle_buffers(play)
+    return plays

@@ -1,0 +1,204 @@
+"""Rules for the whole program, before its nests are planned one by one.
+
+Each takes the play and the target, plays moves, and returns its decisions.
+"""
+
+from __future__ import annotations
+
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Access, AffineExpr, Condition
+from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.program import LocatedNode, Scope, Statement
+from perfdojo_sdk.experts.cpu.analysis import Kind, is_product, work_of
+from perfdojo_sdk.experts.cpu.contractions import find_nest
+from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.play import Play
+
+#: Most statements of a program that conditions are split off in: each part becomes code of its own.
+MOST_STATEMENTS = 160
+
+#: A border is worth code of its own if at least so much of the nest is inside it.
+LEAST_INSIDE = 0.5
+
+#: Longest loop whose iterations are looked at one by one.
+LONGEST = 1 << 20
+
+# -- operands that several nests read ------------------------------------------------------------------
+
+
+def lay_out_operands(play: Play, target: Target) -> list[Decision]:
+    """Copy, once and before all parts, the operand of a conditional contraction whose lanes lie apart.
+
+    Splitting the conditions off makes several nests, each of which would pack the operand again.
+    """
+    decisions = []
+    for place in list(play.program.places):
+        if (
+            not isinstance(place.node, Statement)
+            or not place.node.guard
+            or place.node.id not in play.program.paths
+        ):
+            continue
+        work = work_of(play.program, place)
+        if work.kind is not Kind.CONTRACTION:
+            continue
+        found = _lanes_apart(play, place)
+        if found is None:
+            continue
+        access, level = found
+        kept = play.trace
+        made = play.may("stage_read", place.above[0].id, array=access.array)
+        if made is None:
+            continue
+        (buffer,) = made.buffers
+        dim = access.levels.index(level)
+        if all(play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)):
+            size, cells = place.sizes[level], play.program.buffer_of[buffer].cells
+            why = f"neighbours along {{{level}}} lie apart in {access.array}, which several nests read"
+            numbers = {"lanes": size, "cells": cells, "uses of each": work.reuse[access.array]}
+            decisions.append(
+                Decision("lay out operands", access.array, f"copied to {buffer} once", why, numbers)
+            )
+        else:
+            play.trace = kept
+    return decisions
+
+
+def _lanes_apart(play: Play, place: LocatedNode) -> tuple[Access, int] | None:
+    """The operand that does not slide, and the largest loop of the output that it alone uses, if its
+    neighbours in that loop lie apart."""
+    statement = place.node
+    assert isinstance(statement, Statement)
+    bounded = {level for form in statement.guard for level in form.levels}
+    for access in statement.reads:
+        others = {level for read in statement.reads if read is not access for level in read.levels}
+        own = [
+            l for l in access.levels if l in statement.target.levels and l not in others and l not in bounded
+        ]
+        whole = access.array in play.program.inputs and all(len(s.terms) <= 1 for s in access.subscripts)
+        if own and whole:
+            level = max(own, key=lambda l: place.sizes[l])
+            if lane_stride(play.program.buffer_of[access.array], access.subscripts, level) != 1:
+                return access, level
+    return None
+
+
+# -- conditions ----------------------------------------------------------------------------------------
+
+
+def split_conditions(play: Play, target: Target) -> list[Decision]:
+    """Split loops where conditions change, so that the inside of a padded window has none.
+
+    Borders become nests of their own. A condition that changes in most iterations (a triangle) stays.
+    """
+    decisions = []
+    tried: set[tuple[str, AffineExpr]] = set()
+    while (found := _next_condition(play, tried)) is not None:
+        place, form = found
+        statement = place.node
+        inside, level = _best_loop(form, place.sizes)
+        if inside < LEAST_INSIDE or not _split_form(play, place, form, level):
+            tried.add((statement.id, form))
+            continue
+        numbers = {"inside": inside, "statements": play.program.statements}
+        why = "the condition holds in most iterations, which need not test it"
+        decisions.append(Decision("split conditions", statement.id, f"split off {_text(form)}", why, numbers))
+    for place in play.program.places:
+        if isinstance(place.node, Statement) and place.node.guard:
+            why = "it changes in too many iterations, or the code would become too large"
+            decisions.append(Decision("split conditions", place.node.id, "the condition stays", why))
+    return decisions
+
+
+def _text(form: AffineExpr) -> str:
+    return Condition(form).text
+
+
+def _next_condition(play: Play, tried: set[tuple[str, AffineExpr]]) -> tuple[LocatedNode, AffineExpr] | None:
+    """The next statement and condition to split off; conditions that are decided are dropped on the way."""
+    for identifier in [s.id for s in play.statements() if s.guard]:
+        play.may("drop_condition", identifier)
+        play.may("drop_unreached", identifier)
+    for place in play.program.places:
+        for form in place.node.guard if isinstance(place.node, Statement) else ():
+            if (place.node.id, form) not in tried:
+                return place, form
+    return None
+
+
+def _best_loop(form: AffineExpr, sizes: tuple[int, ...]) -> tuple[float, int]:
+    """The loop in most of whose iterations a condition is decided, and the share of these iterations."""
+    loops = [l for l in form.levels if 1 < sizes[l] <= LONGEST and not form.quotients]
+    found = [(_share(form, sizes, level), sizes[level], level) for level in loops]
+    share, _, level = max(found, default=(0.0, 0, -1))
+    return share, level
+
+
+def _share(form: AffineExpr, sizes: tuple[int, ...], level: int) -> float:
+    return 1 - sum(d is None for d in _decided(form, sizes, level)) / sizes[level]
+
+
+def _decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool | None]:
+    """For each iteration of a loop: the condition holds whatever the others are, fails so, or neither."""
+    step = form.coefficients.get(level, 0)
+    low, high = form.plus(AffineExpr.of({level: step}), -1).bounds(sizes)
+    return [
+        True if step * k + low >= 0 else False if step * k + high < 0 else None for k in range(sizes[level])
+    ]
+
+
+def _split_form(play: Play, place: LocatedNode, form: AffineExpr, level: int) -> bool:
+    """Cut the loop at ``level`` where the condition becomes decided or changes, or, where it is decided
+    nowhere, behind its first iteration."""
+    if play.program.statements + len(place.above[level].leaves) > MOST_STATEMENTS:
+        return False
+    decided = _decided(form, place.sizes, level)
+    at = next((k for k in range(1, len(decided)) if decided[k] is not decided[k - 1]), 1)
+    return play.may("split_range", place.above[level].id, at=at) is not None
+
+
+# -- one nest for each sum of products -----------------------------------------------------------------
+
+
+def distribute(play: Play, target: Target) -> list[Decision]:
+    """Give each sum of products a nest of its own, with the statements that start it, if it shares one with
+    anything that keeps it from being a contraction."""
+    decisions = []
+    todo = [node.id for node in play.program.body]
+    while todo:
+        root = todo.pop(0)
+        node = play.node(root)
+        products = any(is_product(leaf.statement) for leaf in node.leaves)
+        if not products or not isinstance(node, Scope) or find_nest(node) is not None:
+            continue
+        kept = play.trace
+        try:
+            second = separate(play, _boundary(play, root), root)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision("distribute", root, "left together", error.what))
+            continue
+        why = "a sum of products is planned best when nothing else shares its loops"
+        decisions.append(Decision("distribute", root, f"{second} became a nest of its own", why))
+        todo = [root, second, *todo]
+    return decisions
+
+
+def _boundary(play: Play, root: str) -> str:
+    """The child before which a nest is cut: the last loop of the outermost node that holds several, with the
+    statements right before it that write what it writes."""
+    node = play.scope(root)
+    while len(node.body) == 1 and isinstance(node.body[0], Scope):
+        node = node.body[0]
+    loops = [k for k, child in enumerate(node.body) if isinstance(child, Scope)]
+    if not loops:
+        raise MoveError("PD-T001", f"{root} holds no two nests")
+    at = loops[-1] if len(loops) > 1 or isinstance(node.body[-1], Scope) else loops[-1] + 1
+    written = {leaf.statement.target.array for leaf in node.body[at].leaves}
+    while at > 0 and isinstance(before := node.body[at - 1], Statement) and before.target.array in written:
+        at -= 1
+    if at == 0:
+        raise MoveError("PD-T001", f"{root} holds no two nests")
+    return node.body[at].id
