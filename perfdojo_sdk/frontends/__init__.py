@@ -1,0 +1,1 @@
+"""Front ends: models of other systems as graphs of kernels. Each needs an extra of its own."""

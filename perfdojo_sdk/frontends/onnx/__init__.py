@@ -1,0 +1,1 @@
+"""ONNX models as graphs of kernels. Needs the extra ``onnx``."""

@@ -1,0 +1,440 @@
+"""From a model of the standard to a graph of kernels: node by node, by rules, functions expanded.
+
+A node without a rule whose operator is a function of the standard, or of the model, becomes the nodes of its
+body. What cannot be lowered is collected with its reason, and the walk goes on, so that a report is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import defs, helper
+
+from perfdojo_sdk.core.errors import DojoError, ProgramError
+from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators import RULES
+from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
+from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
+from perfdojo_sdk.frontends.onnx.types import element_type
+from perfdojo_sdk.graph.arrays import dtype_of
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
+
+STANDARD = ("", "ai.onnx")
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A node that is not supported, and why."""
+
+    node: str
+    operator: str
+    reason: Reason
+    what: str
+
+    @property
+    def text(self) -> str:
+        return f"{self.node} ({self.operator}): {self.what} ({self.reason.value})"
+
+
+class Unsupported(DojoError):
+    """Parts of a model are not supported; :attr:`refusals` lists all of them."""
+
+    def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
+        self.name, self.refusals = name, tuple(refusals)
+        why = "; ".join(r.text for r in self.refusals[:20])
+        more = len(self.refusals) - 20
+        super().__init__(
+            "PD-O004",
+            f"{len(self.refusals)} nodes of {name} are not supported",
+            why=why + (f"; and {more} more" if more > 0 else ""),
+            hint="`perfdojo-sdk optimize MODEL --list` prints all of them with their reasons",
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Unsupported, (self.name, self.refusals))
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A model as a graph, or the reasons why it is none."""
+
+    graph: Graph | None
+    refusals: tuple[Refusal, ...]
+    operators: Mapping[str, int] = field(default_factory=dict)
+    """Operator -> its number of nodes in the model."""
+
+
+class _Refuse:
+    """The result of a node that is not supported."""
+
+
+_REFUSED = _Refuse()
+_Edges = dict[str, "Value | _Refuse | None"]
+
+
+def lower(
+    source: Path | str | bytes | Any,
+    shapes: Mapping[str, Shape] | None = None,
+    known: Mapping[str, Array] | None = None,
+    folder: Path | None = None,
+) -> Lowered:
+    """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
+    which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
+    data.
+
+    :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
+    whose values are not known.
+    """
+    model, found = read_model(source)
+    return _Lowering(model, folder or found, shapes or {}, known or {}).run()
+
+
+class _Lowering:
+    """The walk over one model."""
+
+    def __init__(
+        self, model: Any, folder: Path | None, shapes: Mapping[str, Shape], known: Mapping[str, Array]
+    ) -> None:
+        self.model, self.folder, self.shapes, self.known = model, folder, shapes, known
+        self.builder = Builder(model.graph.name or "model")
+        self.refusals: list[Refusal] = []
+        self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.opsets = {o.domain: o.version for o in model.opset_import}
+        self.operators: dict[str, int] = {}
+        self.node, self.operator = "", ""
+        self.depth = 0
+
+    def run(self) -> Lowered:
+        graph = self.model.graph
+        edges = self.interface(graph)
+        self.body(graph.node, edges, self.opsets, _uses(graph))
+        outputs: dict[str, Value] = {}
+        for output in graph.output:
+            found = edges.get(output.name)
+            if isinstance(found, Value):
+                outputs[output.name] = found
+        if self.refusals:
+            return Lowered(None, tuple(self.refusals), self.operators)
+        missing = [o.name for o in graph.output if o.name not in outputs]
+        if missing:
+            raise Malformed(f"output {shown(missing[0])} is not computed")
+        return Lowered(self.builder.graph(outputs), (), self.operators)
+
+    # -- inputs and constants
+
+    def interface(self, graph: Any) -> _Edges:
+        edges: _Edges = {"": None}
+        given = {tensor.name for tensor in graph.initializer}
+        for value in graph.input:
+            if value.name in given:
+                continue  # a default, which counts as a constant
+            try:
+                edges[value.name] = self.input(value)
+            except Refused as refused:
+                self.refuse(f"input {shown(value.name)}", "input", refused)
+                edges[value.name] = _REFUSED
+        for tensor in graph.initializer:
+            try:
+                edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
+            except Refused as refused:
+                self.refuse(f"initializer {shown(tensor.name)}", "initializer", refused)
+                edges[tensor.name] = _REFUSED
+        return edges
+
+    def input(self, value: Any) -> Value:
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            raise Refused(Reason.TYPE, f"an input of {(kind or 'no type').removesuffix('_type')}")
+        tensor = value.type.tensor_type
+        dtype = dtype_name(tensor.elem_type)
+        if value.name in self.shapes:
+            shape = tuple(self.shapes[value.name])
+        else:
+            if not tensor.HasField("shape"):
+                raise Malformed(
+                    f"input {shown(value.name)} declares no shape", hint="give one: --input NAME=..."
+                )
+            names = [d.dim_param or "?" for d in tensor.shape.dim if not d.HasField("dim_value")]
+            if names:
+                what = f"input {shown(value.name)} has the open size {shown(names[0])}"
+                raise Malformed(what, hint="give its shape: --input NAME=DTYPE[SIZES]")
+            shape = tuple(d.dim_value for d in tensor.shape.dim)
+        made = self.builder.input(value.name, shape, dtype)
+        data = self.known.get(value.name)
+        if data is None:
+            return made
+        if data.shape != shape or dtype_of(data) != dtype:
+            raise Malformed(
+                f"input {shown(value.name)} is {made.text}, its value is {data.dtype}{data.shape}"
+            )
+        return self.builder.constant(np.array(data))
+
+    def refuse(self, node: str, operator: str, refused: Refused) -> None:
+        self.refusals.append(Refusal(node, operator, refused.reason, refused.what))
+
+    # -- nodes
+
+    def body(
+        self,
+        nodes: Sequence[Any],
+        edges: _Edges,
+        opsets: Mapping[str, int],
+        uses: Mapping[str, int],
+        attributes: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Lower nodes in order. ``attributes``: those of the function call around them."""
+        for node in nodes:
+            outermost = not self.depth
+            if outermost:
+                self.node, self.operator = shown(node.name or (node.output or [""])[0]), shown(node.op_type)
+                self.builder.origin = self.node
+                self.operators[self.operator] = self.operators.get(self.operator, 0) + 1
+            try:
+                results = self.results(node, edges, opsets, uses, attributes)
+            except Refused as refused:
+                if not outermost:
+                    raise
+                self.refuse(self.node, self.operator, refused)
+                results = [_REFUSED] * len(node.output)
+            except Malformed as malformed:
+                if not outermost:
+                    raise
+                what = f"node {self.node} ({self.operator}): {malformed.what}"
+                raise Malformed(what, malformed.why, malformed.hint) from None
+            except ProgramError as error:  # a rule wrote no program: say which, and go on with the others
+                if not outermost:
+                    raise
+                why = Refused(Reason.CHOICE, f"its program is refused: {error.what}")
+                self.refuse(self.node, self.operator, why)
+                results = [_REFUSED] * len(node.output)
+            for name, value in zip(node.output, results, strict=False):
+                if name:
+                    edges[name] = value
+
+    def results(
+        self,
+        node: Any,
+        edges: _Edges,
+        opsets: Mapping[str, int],
+        uses: Mapping[str, int],
+        attributes: Mapping[str, Any] | None,
+    ) -> Sequence[Value | _Refuse | None]:
+        """The values of a node's outputs."""
+        found = [self.edge(edges, name, node) for name in node.input]
+        given = _attributes(node, attributes or {})
+        branches = node.op_type == "If" and node.domain in STANDARD
+        rule, version = (None, 0) if branches else self.rule(node, opsets)
+        operands = [value for value in found if not isinstance(value, _Refuse)]
+        if len(operands) < len(found):
+            if self.depth:
+                raise Refused(Reason.OPERATOR, f"{node.op_type} needs an operand that is not supported")
+            return [_REFUSED] * len(node.output)
+        if branches:
+            return self.branch(given, operands, edges, opsets)
+        if rule is not None:
+            wanted = [bool(name) and bool(uses.get(name)) for name in node.output]
+            operation = Operation(
+                self.builder, node.op_type, version, operands, {**_defaults(node, opsets), **given}, wanted
+            )
+            made = rule(operation)
+            return [made] if isinstance(made, Value) else list(made)
+        return self.expanded(node, operands, given, opsets)
+
+    @staticmethod
+    def edge(edges: _Edges, name: str, node: Any) -> Value | _Refuse | None:
+        if name not in edges:
+            raise Malformed(f"{shown(node.op_type)} reads {shown(name)}, which is not defined")
+        return edges[name]
+
+    def rule(self, node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:
+        """The rule for a node and the version of its schema; no rule if it is a function to be expanded."""
+        if (node.domain, node.op_type) in self.functions:
+            return None, 0
+        if node.domain not in STANDARD:
+            raise Refused(
+                Reason.OPERATOR, f"{shown(node.domain)}.{shown(node.op_type)} is not in the standard"
+            )
+        opset = max((opsets.get(domain, 0) for domain in STANDARD), default=0)
+        schema = _schema(node.op_type, opset)
+        if schema is None:
+            raise Refused(Reason.OPERATOR, f"version {opset} of the standard has no {shown(node.op_type)}")
+        if node.op_type not in RULES and not _is_function(schema):
+            raise _without_rule(node.op_type)
+        least = _schema(node.op_type, FIRST_OPSET)
+        first = EARLIER.get(node.op_type) or (least.since_version if least is not None else 0)
+        if schema.since_version < first:
+            what = f"{node.op_type} of version {schema.since_version}"
+            raise Refused(Reason.VERSION, what, "convert the model with onnx.version_converter")
+        return RULES.get(node.op_type), schema.since_version
+
+    # -- functions and branches
+
+    def expanded(
+        self, node: Any, operands: Sequence[Value | None], given: Mapping[str, Any], opsets: Mapping[str, int]
+    ) -> Sequence[Value | _Refuse | None]:
+        """The results of a function, by the nodes of its body."""
+        if self.depth >= MAX_DEPTH:
+            raise Malformed("functions are called more than 64 deep", "one of them may call itself")
+        function = self.functions.get((node.domain, node.op_type))
+        if function is None:
+            opset = max(opsets.get(domain, 0) for domain in STANDARD)
+            function = _body_of(node, opset, operands, given)
+        edges: _Edges = {"": None}
+        for k, name in enumerate(function.input):
+            edges[name] = operands[k] if k < len(operands) else None
+        inside = {o.domain: o.version for o in function.opset_import} or dict(opsets)
+        attributes = {a.name: _value(a) for a in function.attribute_proto} | dict(given)
+        if (node.domain in STANDARD) and (node.domain, node.op_type) not in self.functions:
+            attributes = {**_defaults(node, opsets), **attributes}
+        self.depth += 1
+        try:
+            self.body(function.node, edges, inside, _uses(function), attributes)
+        finally:
+            self.depth -= 1
+        return [edges.get(name) for name in function.output][: len(node.output)]
+
+    def branch(
+        self,
+        given: Mapping[str, Any],
+        operands: Sequence[Value | None],
+        edges: _Edges,
+        opsets: Mapping[str, int],
+    ) -> Sequence[Value | _Refuse | None]:
+        """The results of the branch that a known condition takes."""
+        condition = operands[0] if operands else None
+        if condition is None:
+            raise Malformed("If lacks its condition")
+        try:
+            taken = bool(self.builder.known(condition).reshape(-1)[0])
+        except ValueNeeded:
+            raise Refused(Reason.CONTROL, "If with a condition that depends on data") from None
+        graph = given.get("then_branch" if taken else "else_branch")
+        if graph is None:
+            raise Malformed("If lacks a branch")
+        inner: _Edges = dict(edges)
+        for tensor in graph.initializer:
+            inner[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
+        self.depth += 1
+        try:
+            self.body(graph.node, inner, opsets, _uses(graph))
+        finally:
+            self.depth -= 1
+        return [inner.get(output.name) for output in graph.output]
+
+
+def _without_rule(op: str) -> Refused:
+    for reason, names in REASONS.items():
+        if op in names:
+            return Refused(reason, f"{op} is not supported yet")
+    return Refused(Reason.OPERATOR, f"{shown(op)} is not supported")
+
+
+@lru_cache(maxsize=4096)
+def _schema(op: str, opset: int) -> Any:
+    """The schema in force at a version of the operator set; None if there is none."""
+    try:
+        return defs.get_schema(op, opset, "")
+    except defs.SchemaError:
+        return None
+
+
+def _is_function(schema: Any) -> bool:
+    return bool(schema.has_function or schema.has_context_dependent_function)
+
+
+def _body_of(node: Any, opset: int, operands: Sequence[Value | None], given: Mapping[str, Any]) -> Any:
+    """The body of a function of the standard for operands of these types."""
+    schema = _schema(node.op_type, opset)
+    function = onnx.FunctionProto()
+    if schema.has_function:
+        versions = [v for v in schema.function_opset_versions if v <= opset]
+        function.ParseFromString(
+            schema.get_function_with_opset_version(max(versions, default=schema.since_version))
+        )
+    else:
+        types = [b"" if v is None else _type_of(v).SerializeToString() for v in operands]
+        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
+        call = onnx.NodeProto()
+        call.CopyFrom(node)
+        del call.attribute[:]
+        call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
+        version = max(versions, default=schema.since_version)
+        try:
+            text = schema.get_context_dependent_function_with_opset_version(
+                version, call.SerializeToString(), types
+            )
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise Refused(
+                Reason.OPERATOR, f"{node.op_type} has no body for these operands: {error}"
+            ) from None
+        function.ParseFromString(text)
+    if not function.node:
+        raise Refused(Reason.OPERATOR, f"{node.op_type} has no body for these operands")
+    return function
+
+
+def _type_of(value: Value) -> Any:
+    return helper.make_tensor_type_proto(element_type(value.dtype), value.shape)
+
+
+def _uses(body: Any) -> dict[str, int]:
+    """Name -> the number of nodes, subgraphs and outputs that read it."""
+    uses: dict[str, int] = {}
+    outputs = [getattr(output, "name", output) for output in body.output]
+    names = [*outputs, *(name for node in body.node for name in node.input)]
+    for node in body.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                names += _uses(attribute.g)
+    for name in names:
+        uses[name] = uses.get(name, 0) + 1
+    return uses
+
+
+def _value(attribute: Any) -> Any:
+    """An attribute as a Python value; tensors and graphs stay messages."""
+    value = helper.get_attribute_value(attribute)
+    return list(value) if not isinstance(value, str | bytes | int | float) and _repeated(attribute) else value
+
+
+def _repeated(attribute: Any) -> bool:
+    kinds = onnx.AttributeProto
+    return attribute.type in (
+        kinds.FLOATS, kinds.INTS, kinds.STRINGS, kinds.TENSORS, kinds.GRAPHS, kinds.TYPE_PROTOS
+    )  # fmt: skip
+
+
+def _attributes(node: Any, around: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a node; those that refer to the function call around it take its values."""
+    found: dict[str, Any] = {}
+    for attribute in node.attribute:
+        if attribute.ref_attr_name:
+            value = around.get(attribute.ref_attr_name)
+            if value is not None:
+                found[attribute.name] = value
+        else:
+            try:
+                found[attribute.name] = _value(attribute)
+            except ValueError as error:
+                raise Malformed(f"attribute {shown(attribute.name)} has no value", str(error)) from None
+    return found
+
+
+def _defaults(node: Any, opsets: Mapping[str, int]) -> dict[str, Any]:
+    return _defaults_of(node.op_type, max(opsets.get(domain, 0) for domain in STANDARD))
+
+
+@lru_cache(maxsize=4096)
+def _defaults_of(op: str, opset: int) -> dict[str, Any]:
+    """Attributes that the schema gives a default; do not change it."""
+    schema = _schema(op, opset)
+    declared = schema.attributes.items() if schema is not None else ()
+    return {name: _value(a.default_value) for name, a in declared if a.default_value.type}

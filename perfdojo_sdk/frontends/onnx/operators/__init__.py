@@ -1,0 +1,21 @@
+"""Operators of the standard: which rule makes each, and how its attributes become arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.frontends.onnx.operation import Rule
+from perfdojo_sdk.frontends.onnx.operators import (
+    contractions,
+    creation,
+    elementwise,
+    movement,
+    normalisations,
+    reductions,
+    windows,
+)
+
+_FAMILIES = (contractions, creation, elementwise, movement, normalisations, reductions, windows)
+
+#: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
+RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}

@@ -1,0 +1,76 @@
+"""Arrays of numbers and places, and what shapes say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.reading import array_of, dtype_name
+from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators import creation
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+
+
+def _constant(n: Operation) -> Value:
+    if n.has("value"):
+        return n.b.constant(array_of(n.attributes["value"]))
+    for name, dtype in (("value_int", np.int64), ("value_ints", np.int64)):
+        if n.has(name):
+            return n.b.constant(np.array(n.attributes[name], dtype))
+    for name in ("value_float", "value_floats"):
+        if n.has(name):
+            return n.b.constant(np.array(n.attributes[name], np.float32))
+    raise Refused(Reason.TYPE, "a constant that is no array of numbers")
+
+
+def _constant_of_shape(n: Operation) -> Value:
+    value = array_of(n.attributes["value"]) if n.has("value") else np.zeros(1, np.float32)
+    if value.size != 1:
+        raise Malformed("the value of ConstantOfShape has not one element")
+    return creation.fill(n.b, n.b.known_integers(n[0]), value)
+
+
+def _shape(n: Operation) -> Value:
+    start, end = n.whole("start", 0), n.whole("end", n[0].rank)
+    return n.b.integers(n[0].shape[start:end])
+
+
+def _eye_like(n: Operation) -> Value:
+    dtype = dtype_name(n.whole("dtype")) if n.has("dtype") else n[0].dtype
+    return creation.eye_like(n.b, n[0].shape, n.whole("k"), dtype)
+
+
+def _range(n: Operation) -> Value:
+    return creation.range_(n.b, n[0], n[1], n[2])
+
+
+def _one_hot(n: Operation) -> Value:
+    [depth] = n.b.known_integers(n[1])
+    if depth < 0:
+        raise Malformed(f"OneHot of depth {depth}")
+    return creation.one_hot(n.b, n[0], depth, n[2], n.whole("axis"))
+
+
+def _dropout(n: Operation) -> Sequence[Value]:
+    """The operand and a mask of ones, unless elements are to be dropped."""
+    training, ratio = n.known(2), None
+    if training is not None and bool(training.reshape(-1)[0]):
+        ratio = n.known(1)
+        if ratio is None or float(ratio.reshape(-1)[0]) != 0.0:
+            raise Refused(Reason.RANDOM, "Dropout in training")
+    return [n[0], creation.fill(n.b, n[0].shape, np.ones(1, np.bool_))] if n.outputs > 1 else [n[0]]
+
+
+RULES: Mapping[str, Rule] = {
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Shape": _shape,
+    "Size": lambda n: n.b.constant(np.array(n[0].elements, np.int64)),
+    "EyeLike": _eye_like,
+    "Range": _range,
+    "OneHot": _one_hot,
+    "Dropout": _dropout,
+    "Identity": lambda n: n[0],
+}

@@ -1,0 +1,197 @@
+"""Reading of ONNX files, which are hostile until they are checked.
+
+Sizes are bounded before anything of that size is allocated; data outside of the file has to lie in the
+model's folder, and no link leads there. Types and tensors become those of the language here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.files import open_regular
+from perfdojo_sdk.frontends.onnx import types
+from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
+from perfdojo_sdk.graph.graph import Array
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+
+#: Most bytes of a file: what protobuf can hold.
+MAX_FILE_BYTES = (2 << 30) - 1
+MAX_NODES = 10**6
+#: Most subgraphs one inside the other, and most calls of functions.
+MAX_DEPTH = 64
+#: Most elements of a declared tensor.
+MAX_ELEMENTS = 2**48
+#: Most bytes of data in other files.
+MAX_EXTERNAL_BYTES = 1 << 40
+
+
+def shown(name: str) -> str:
+    """A name of a model, short and printable."""
+    return ascii(name if len(name) <= 80 else f"{name[:80]}...")[1:-1] or "without a name"
+
+
+def read_model(source: Path | str | bytes | Any) -> tuple[Any, Path | None]:
+    """A model, from a file, its bytes or as it is; and the folder of its external data."""
+    if isinstance(source, bytes):
+        return checked(_decoded(source, "the model")), None
+    if not isinstance(source, Path | str):
+        return checked(source), None
+    path = Path(source)
+    try:
+        with open_regular(path) as file:
+            content = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise Malformed(f"cannot read {path}: {error.strerror}", hint="give an .onnx file") from None
+    if len(content) > MAX_FILE_BYTES:
+        raise Malformed(f"{path} is larger than {MAX_FILE_BYTES} bytes", hint="keep weights in external data")
+    return checked(_decoded(content, str(path))), path.parent
+
+
+def _decoded(content: bytes, name: str) -> Any:
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(content)
+    except DecodeError:
+        raise Malformed(f"{name} is no ONNX model", "its bytes are no message of protobuf") from None
+    return model
+
+
+def checked(model: Any) -> Any:
+    """The model, if its structure is one: bounded, and each name defined once and before it is used."""
+    if not model.HasField("graph") or not model.graph.output:
+        raise Malformed("the model has no graph with outputs", "it is empty, or was cut off")
+    if not model.opset_import:
+        raise Malformed("the model says no version of the operator set", "opset_import is empty")
+    nodes = 0
+    bodies = [model.graph, *model.functions]
+    for body in bodies:
+        for graph, depth in _subgraphs(body):
+            nodes += len(graph.node)
+            if nodes > MAX_NODES:
+                raise Malformed(f"the model has more than {MAX_NODES} nodes")
+            if depth > MAX_DEPTH:
+                raise Malformed(f"subgraphs stand more than {MAX_DEPTH} deep")
+    for tensor in model.graph.initializer:
+        check_size(tensor.dims, f"initializer {shown(tensor.name)}")
+    if model.graph.sparse_initializer:
+        raise Refused(Reason.TYPE, "sparse initializers")
+    _defined_in_order(model.graph)
+    return model
+
+
+def _subgraphs(body: Any) -> Iterator[tuple[Any, int]]:
+    """A graph or function and all graphs in it, with their depths."""
+    todo = [(body, 0)]
+    while todo:
+        graph, depth = todo.pop()
+        yield graph, depth
+        if depth <= MAX_DEPTH:
+            todo += [(a.g, depth + 1) for n in graph.node for a in n.attribute if a.HasField("g")]
+            todo += [(g, depth + 1) for n in graph.node for a in n.attribute for g in a.graphs]
+
+
+def _defined_in_order(graph: Any) -> None:
+    """Each value is defined once, before its first use; so there are no cycles."""
+    known = {""} | {v.name for v in graph.input} | {t.name for t in graph.initializer}
+    later = {name for node in graph.node for name in node.output}
+    for node in graph.node:
+        for name in node.input:
+            if name not in known:
+                why = "it is the result of a later node: the nodes form a cycle, or are out of order"
+                why = why if name in later else "no node, input or initializer has this name"
+                raise Malformed(f"node {shown(node.name or node.op_type)} reads {shown(name)}", why)
+        for name in node.output:
+            if name and name in known:
+                what = f"node {shown(node.name or node.op_type)} defines {shown(name)} once more"
+                raise Malformed(what, "a value is defined once")
+            known.add(name)
+    for value in graph.output:
+        if value.name not in known:
+            raise Malformed(f"output {shown(value.name)} is not defined")
+
+
+def check_size(dims: Sequence[int], what: str) -> None:
+    if any(size < 0 for size in dims) or prod(dims) > MAX_ELEMENTS or len(dims) > 64:
+        raise Malformed(
+            f"{what} has the shape {list(dims)[:16]}", f"at most {MAX_ELEMENTS} elements are allowed"
+        )
+
+
+def dtype_name(element: int) -> str:
+    """The language's dtype for an element type of the standard."""
+    try:
+        name = onnx.TensorProto.DataType.Name(element)
+    except ValueError:
+        raise Malformed(f"there is no element type {element}") from None
+    if name == "STRING":
+        raise Refused(Reason.TYPE, "arrays of strings")
+    dtype = types.DTYPES.get(name)
+    if dtype is None or dtype not in DTYPES:
+        raise Refused(Reason.DTYPE, f"arrays of {name.lower()}")
+    return dtype
+
+
+def array_of(tensor: Any, folder: Path | None = None) -> Array:
+    """The data of a tensor, whose declared size its bytes must have."""
+    dtype = dtype_name(tensor.data_type)
+    name = f"tensor {shown(tensor.name)}"
+    check_size(tensor.dims, name)
+    shape, kind = tuple(tensor.dims), numpy_dtype(dtype)
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return _external(tensor, shape, kind, folder)
+    if tensor.HasField("raw_data"):
+        if len(tensor.raw_data) != prod(shape) * kind.itemsize:
+            what = f"{name} declares {prod(shape)} elements and holds {len(tensor.raw_data)} bytes"
+            raise Malformed(what, "the file was cut off or changed")
+        return np.frombuffer(tensor.raw_data, kind.newbyteorder("<")).astype(kind).reshape(shape)
+    stored = max(len(tensor.float_data), len(tensor.int32_data), len(tensor.int64_data))
+    stored = max(stored, len(tensor.double_data), len(tensor.uint64_data))
+    if stored != prod(shape):
+        raise Malformed(f"{name} declares {prod(shape)} elements and holds {stored}")
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError, OverflowError) as error:
+        raise Malformed(f"{name} cannot be read", str(error)) from None
+    if dtype_of(array) != dtype:
+        raise Malformed(f"{name} holds {array.dtype}")
+    return array.reshape(shape)
+
+
+def _external(tensor: Any, shape: tuple[int, ...], kind: np.dtype[Any], folder: Path | None) -> Array:
+    """Data in a file beside the model."""
+    entries = {entry.key: entry.value for entry in tensor.external_data}
+    name, location = shown(tensor.name), entries.get("location", "")
+    if folder is None:
+        raise Malformed(f"the data of tensor {name} lies in another file", hint="give the model as a file")
+    path = Path(location)
+    if not location or path.is_absolute() or ".." in path.parts:
+        raise Malformed(
+            f"the data of tensor {name} lies in {shown(location)}", "that is not in the model's folder"
+        )
+    try:
+        offset, length = (
+            int(entries.get("offset", 0)),
+            int(entries.get("length", prod(shape) * kind.itemsize)),
+        )
+    except ValueError:
+        raise Malformed(f"offset or length of the data of tensor {name} is no number") from None
+    if length != prod(shape) * kind.itemsize or not 0 <= offset <= MAX_EXTERNAL_BYTES:
+        raise Malformed(f"tensor {name} declares {prod(shape)} elements in {length} bytes at {offset}")
+    try:
+        with open_regular(folder / path, folder) as file:
+            if file.seek(0, 2) < offset + length:
+                raise Malformed(f"the file {shown(location)} ends before the data of tensor {name}")
+            file.seek(offset)
+            content = file.read(length)
+    except OSError as error:
+        raise Malformed(f"cannot read {shown(location)}: {error.strerror}") from None
+    return np.frombuffer(content, kind.newbyteorder("<")).astype(kind).reshape(shape)

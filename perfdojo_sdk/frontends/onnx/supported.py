@@ -1,0 +1,46 @@
+"""Versions of operators that rules hold for, and reasons of operators that have no rule yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.graph.refusals import Reason
+
+#: The first version of the operator set of which every schema in force is understood.
+FIRST_OPSET = 13
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: Operators whose rule also holds for older versions of their schema: the first one, since which only dtypes
+#: were added, or what is optional.
+EARLIER: Mapping[str, int] = {
+    **dict.fromkeys(_names("Add Sub Mul Div And Or Xor Equal Greater Less Gemm Sum Mean Max Min Pow"), 7),
+    **dict.fromkeys(_names("Abs Ceil Exp Floor Log Neg Reciprocal Relu Sigmoid Sqrt Tanh Cast Tile"), 6),
+    **dict.fromkeys(_names("Concat Reshape Transpose Identity Shape Size Constant MatMul Flatten"), 5),
+    **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool"), 10),
+    **dict.fromkeys(_names("Clip Pad Conv ConvTranspose Unsqueeze Squeeze Split Gather"), 11),
+    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where"), 9),
+    "Expand": 8,
+}
+
+#: The needs of operators without a rule.
+REASONS: Mapping[Reason, frozenset[str]] = {
+    Reason.INDEX: _names(
+        "DeformConv GatherElements GatherND GridSample MaxRoiPool MaxUnpool ReverseSequence RoiAlign Scatter"
+        " ScatterElements ScatterND TensorScatter"
+    ),
+    Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
+    Reason.STEPS: _names("Det GRU LSTM RNN TopK"),
+    Reason.CONTROL: _names("Loop Scan"),
+    Reason.TYPE: _names(
+        "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"
+        " SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap"
+        " SplitToSequence StringConcat StringNormalizer StringSplit TfIdfVectorizer"
+    ),
+    Reason.RANDOM: _names(
+        "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
+    ),
+}

@@ -1,0 +1,1 @@
+"""Graphs of kernels: nodes are programs of the language, edges are arrays."""

@@ -1,0 +1,245 @@
+"""A builder of graphs: rules add kernels, views and constants, and ask for values that shapes depend on.
+
+Values that the rules must know (shapes, axes, numbers of copies) are computed by running their kernels in
+the interpreter, when they are asked for and never otherwise; so shapes need no arithmetic of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from math import prod
+
+import numpy as np
+
+from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
+from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape, Value
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
+from perfdojo_sdk.graph.running import interpreted
+
+#: Most elements of any array; products of declared sizes are checked before anything is allocated.
+MAX_ELEMENTS = 2**40
+#: Most elements of an array whose values decide about shapes.
+MAX_KNOWN = 2**16
+#: Most elements of a constant of integers that is computed when the graph is built.
+MAX_FOLDED = 2**12
+
+
+class Builder:
+    """A graph that is being made. Values that it returns are its own."""
+
+    def __init__(self, name: str = "model") -> None:
+        self.name = name
+        self.origin = ""
+        """The node of the model to which kernels are credited from now on."""
+        self._inputs: list[Value] = []
+        self._values: dict[str, Value] = {}
+        self._views: dict[str, str] = {}
+        self._constants: dict[str, Array] = {}
+        self._nodes: list[Node] = []
+        self._makers: dict[str, Node] = {}
+        self._numbers = count()
+
+    # -- values
+
+    def input(self, name: str, shape: Shape, dtype: str) -> Value:
+        """An input of the graph."""
+        value = self._new(shape, dtype, name)
+        self._inputs.append(value)
+        return value
+
+    def constant(self, data: Array, name: str = "") -> Value:
+        """Data that is known when the graph is built."""
+        dtype = dtype_of(data)
+        if dtype is None:
+            raise Refused(Reason.DTYPE, f"a constant of {data.dtype}")
+        value = self._new(data.shape, dtype, name)
+        self._constants[value.name] = data
+        return value
+
+    def integers(self, numbers: Sequence[int], dtype: str = "i64") -> Value:
+        """A constant of one dimension."""
+        return self.constant(np.array(numbers, numpy_dtype(dtype)))
+
+    def filled(self, shape: Shape, number: float, dtype: str) -> Value:
+        """A constant whose elements are all equal; it must be small."""
+        checked_shape(shape)
+        if prod(shape) > MAX_KNOWN:
+            raise Refused(Reason.SIZE, f"a constant of {prod(shape)} equal elements")
+        return self.constant(np.full(shape, number, numpy_dtype(dtype)))
+
+    def view(self, value: Value, shape: Shape) -> Value:
+        """The elements of ``value`` in the same order under another shape."""
+        if prod(shape) != value.elements:
+            what = f"{value.elements} elements cannot have the shape [{','.join(map(str, shape))}]"
+            raise Malformed(what)
+        if shape == value.shape:
+            return value
+        new = self._new(shape, value.dtype)
+        self._views[new.name] = value.name
+        return new
+
+    def _new(self, shape: Shape, dtype: str, name: str = "") -> Value:
+        checked_shape(shape)
+        if dtype not in DTYPES:
+            raise Refused(Reason.DTYPE, f"arrays of {dtype}")
+        name = name or f"v{next(self._numbers)}"
+        while name in self._values:
+            name = f"{name}.{next(self._numbers)}"
+        value = Value(name, tuple(shape), dtype)
+        self._values[name] = value
+        return value
+
+    # -- kernels
+
+    def kernel(
+        self, program: Program, inputs: Sequence[Value], outputs: Sequence[tuple[Shape, str]]
+    ) -> tuple[Value, ...]:
+        """Add a node; the values of its outputs, whose shapes and dtypes are given."""
+        made = tuple(self._new(shape, dtype) for shape, dtype in outputs)
+        node = Node(program, tuple(v.name for v in inputs), tuple(v.name for v in made), self.origin)
+        self._nodes.append(node)
+        self._makers.update(dict.fromkeys(node.outputs, node))
+        return made
+
+    # -- knowledge
+
+    def is_known(self, value: Value) -> bool:
+        """True if the elements follow from constants alone."""
+        return not self._roots(value.name)
+
+    def known(self, value: Value) -> Array:
+        """The elements, which decide about shapes; :class:`ValueNeeded` names inputs that they depend on."""
+        roots = self._roots(value.name)
+        if roots:
+            raise ValueNeeded(frozenset(roots))
+        return self._computed(value.name)
+
+    def known_integers(self, value: Value) -> tuple[int, ...]:
+        """The elements as integers, whatever the shape."""
+        return tuple(int(each) for each in self.known(value).reshape(-1).tolist())
+
+    def _roots(self, name: str) -> set[str]:
+        """Inputs of the graph that a value depends on."""
+        found: set[str] = set()
+        seen: set[str] = set()
+        todo = [name]
+        while todo:
+            name = todo.pop()
+            if name in seen or name in self._constants:
+                continue
+            seen.add(name)
+            if name in self._views:
+                todo.append(self._views[name])
+            elif name in self._makers:
+                todo.extend(self._makers[name].inputs)
+            else:
+                found.add(name)
+        return found
+
+    def _computed(self, name: str) -> Array:
+        """Run the kernels that a value follows from, in their order, and keep what they give."""
+        needed, todo = set(), [name]
+        while todo:
+            name_ = todo.pop()
+            maker = self._makers.get(self._home(name_))
+            if maker is not None and self._home(name_) not in self._constants and id(maker) not in needed:
+                needed.add(id(maker))
+                todo.extend(maker.inputs)
+        for node in self._nodes:
+            if id(node) in needed:
+                self._run(node)
+        return self._data(name)
+
+    def _run(self, node: Node) -> None:
+        for each in (*node.inputs, *node.outputs):
+            if self._values[each].elements > MAX_KNOWN:
+                raise Refused(Reason.SIZE, f"a shape depends on {self._values[each].elements} elements")
+        results = interpreted(node.program, [self._data(each) for each in node.inputs])
+        self._constants.update(zip(node.outputs, results, strict=True))
+
+    def _home(self, name: str) -> str:
+        while name in self._views:
+            name = self._views[name]
+        return name
+
+    def _data(self, name: str) -> Array:
+        return self._constants[self._home(name)].reshape(self._values[name].shape)
+
+    # -- the result
+
+    def graph(self, outputs: Mapping[str, Value]) -> Graph:
+        """The finished graph: what no output needs is left out, small integers of constants are computed."""
+        for node in self._nodes:
+            if self._foldable(node):
+                self._run(node)
+        needed = self._needed([value.name for value in outputs.values()])
+        nodes = [n for n in self._nodes if not needed.isdisjoint(n.outputs)]
+        nodes = [n for n in nodes if any(o not in self._constants for o in n.outputs)]
+        named = {value.name: value for value in (*self._inputs, *outputs.values())}
+        kept = needed | {o for n in nodes for o in n.outputs} | set(named)
+        views = {name: of for name, of in self._views.items() if name in kept}
+        finals = tuple(self._final(name, value, views, kept) for name, value in outputs.items())
+        return Graph(
+            self.name,
+            tuple(self._inputs),
+            finals,
+            tuple(nodes),
+            {name: value for name, value in self._values.items() if name in kept},
+            views,
+            {n: a for n, a in self._constants.items() if n in kept and not self._made_again(n, nodes)},
+        )
+
+    def _made_again(self, name: str, nodes: Sequence[Node]) -> bool:
+        """True if a kernel that stays in the graph writes the value beside others."""
+        return any(name in node.outputs for node in nodes)
+
+    def _final(self, name: str, value: Value, views: dict[str, str], kept: set[str]) -> Value:
+        """An output under its own name: a view of the value that it is."""
+        if name == value.name:
+            return value
+        if name in self._values:  # an input of the same name, or another output's value
+            name = f"{name}.out"
+        final = Value(name, value.shape, value.dtype)
+        self._values[name] = final
+        views[name] = value.name
+        kept.add(name)
+        return final
+
+    def _foldable(self, node: Node) -> bool:
+        """True for small integers that follow from constants."""
+        values = [self._values[name] for name in (*node.inputs, *node.outputs)]
+        return (
+            all(self._home(name) in self._constants for name in node.inputs)
+            and all(self._values[name].dtype not in FLOAT_DTYPES for name in node.outputs)
+            and all(value.elements <= MAX_FOLDED for value in values)
+        )
+
+    def _needed(self, outputs: Sequence[str]) -> set[str]:
+        """Values that the outputs depend on."""
+        found: set[str] = set()
+        todo = list(outputs)
+        while todo:
+            name = todo.pop()
+            if name in found:
+                continue
+            found.add(name)
+            if name in self._views:
+                todo.append(self._views[name])
+            elif name not in self._constants and name in self._makers:
+                todo.extend(self._makers[name].inputs)
+        return found
+
+
+def checked_shape(shape: Sequence[int]) -> Shape:
+    """The shape, if an array may have it."""
+    if any(size < 0 for size in shape):
+        raise Malformed(f"a dimension of {min(shape)} elements")
+    if prod(size for size in shape if size) > MAX_ELEMENTS:
+        what = f"an array of shape [{','.join(map(str, shape))}]"
+        raise Refused(Reason.SIZE, what, f"arrays have at most {MAX_ELEMENTS} elements")
+    if len(shape) > 16:
+        raise Refused(Reason.SIZE, f"an array of {len(shape)} dimensions", "arrays have at most 16")
+    return tuple(shape)

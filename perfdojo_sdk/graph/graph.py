@@ -1,0 +1,89 @@
+"""A graph of kernels as frozen data: values, nodes, views of values, and data of constants.
+
+A node is a program of the language together with the values that its arrays are bound to. A view is a value
+that has the elements of another one, in the same row-major order, under another shape; it costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.program import Program
+
+Shape: TypeAlias = tuple[int, ...]
+Array: TypeAlias = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True)
+class Value:
+    """An array that flows along an edge."""
+
+    name: str
+    """Unique in its graph."""
+    shape: Shape
+    """May hold zeros: arrays without elements are values, and no kernel ever sees them."""
+    dtype: str
+    """As the language names it."""
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def elements(self) -> int:
+        return prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * BYTES[self.dtype]
+
+    @property
+    def text(self) -> str:
+        return f"{self.dtype}[{','.join(map(str, self.shape))}]"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A kernel and the values that its arrays are bound to."""
+
+    program: Program = field(repr=False)
+    inputs: tuple[str, ...]
+    """Values of ``program.inputs``, in their order."""
+    outputs: tuple[str, ...]
+    """Values of ``program.outputs``, in their order."""
+    origin: str = ""
+    """The node of the model that it was made from."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Kernels in an order in which each follows those whose results it reads."""
+
+    name: str
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    """May be inputs, constants and views as well."""
+    nodes: tuple[Node, ...]
+    values: Mapping[str, Value]
+    """Every value by its name."""
+    views: Mapping[str, str]
+    """View -> the value whose elements it has."""
+    constants: Mapping[str, Array] = field(repr=False)
+    """Value -> its data."""
+
+    def home(self, name: str) -> str:
+        """The value whose memory holds the elements of ``name``: itself, unless it is a view."""
+        while name in self.views:
+            name = self.views[name]
+        return name
+
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The distinct programs, in the order of their first use."""
+        return tuple({node.program.text: node.program for node in self.nodes}.values())

@@ -1,0 +1,195 @@
+"""Convolutions in any number of dimensions: plain, transposed, and columns back to images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators import windows
+from perfdojo_sdk.graph.operators.elementwise import same_dtype
+from perfdojo_sdk.graph.refusals import Malformed
+from perfdojo_sdk.graph.shapes import affine
+from perfdojo_sdk.graph.writer import Writer, computed_in, levels
+
+
+def conv(
+    b: Builder,
+    x: Value,
+    w: Value,
+    bias: Value | None,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+    auto_pad: str,
+    group: int,
+) -> Value:
+    """x correlated with filters w, of which each group sees its channels only."""
+    dtype = same_dtype(x, w, *([bias] if bias else []))
+    _check(x, w, group, filters=w.shape[0] if w.rank else 0, channels=w.shape[1] if w.rank > 1 else 0)
+    spatial = windows.axes(x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)
+    rank, per_group, channels = len(spatial), w.shape[0] // group, w.shape[1]
+    shape = (x.shape[0], w.shape[0], *(axis.output for axis in spatial))
+    k = Writer(b, f"conv{rank}d")
+    image, filters = k.read(x), k.read(w)
+    if group == 1:
+        outer: list[int] = [shape[0], shape[1], *shape[2:]]
+        names = levels(rank + 2)
+        channel, filter_, first, positions = f"{{{rank + 2}}}", "{1}", rank + 2, names[2:]
+    else:  # groups have a loop of their own, so that all subscripts stay affine
+        outer = [shape[0], group, per_group, *shape[2:]]
+        first = rank + 3
+        filter_ = affine(("{1}", per_group), ("{2}", 1))
+        positions = levels(rank, 3)
+        names = ["{0}", filter_, *positions]
+        channel = affine(("{1}", channels), (f"{{{first}}}", 1))
+    taps = levels(rank, first + 1)
+    places = [axis.place(p, t) for axis, p, t in zip(spatial, positions, taps, strict=True)]
+    guards = [c for axis, p, t in zip(spatial, positions, taps, strict=True) for c in axis.inside(p, t)]
+    kind = computed_in(dtype)
+    total = k.write(shape, dtype) if kind == dtype else k.local(shape, kind)
+    start = k.read(bias).load([filter_]) if bias else "0"
+    product = f"{image.load(['{0}', channel, *places])} * {filters.load([filter_, f'{{{first}}}', *taps])}"
+    k.nest(
+        outer,
+        f"{total(names)} = {start}",
+        ([channels, *w.shape[2:]], f"{total(names)} += {product}{windows.condition(guards)}"),
+    )
+    if kind != dtype:
+        y = k.write(shape, dtype)
+        plain = levels(rank + 2)
+        k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
+    return k.done()[0]
+
+
+def _check(x: Value, w: Value, group: int, filters: int, channels: int) -> None:
+    if x.rank < 3 or w.rank != x.rank:
+        raise Malformed(f"a convolution of {x.text} and {w.text}")
+    if group < 1 or filters % group or x.shape[1] != channels * group:
+        raise Malformed(f"a convolution of {x.text} and {w.text} in {group} groups")
+
+
+def conv_transpose(
+    b: Builder,
+    x: Value,
+    w: Value,
+    bias: Value | None,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+    auto_pad: str,
+    group: int,
+    output_padding: Sequence[int],
+    output_shape: Sequence[int],
+) -> Value:
+    """The gradient of a convolution by its image: each element adds a scaled filter to the result."""
+    dtype = same_dtype(x, w, *([bias] if bias else []))
+    if x.rank < 3 or w.rank != x.rank or group < 1 or x.shape[1] != w.shape[0] or w.shape[0] % group:
+        raise Malformed(f"a transposed convolution of {x.text} and {w.text} in {group} groups")
+    rank = x.rank - 2
+    strides, dilations = list(strides) or [1] * rank, list(dilations) or [1] * rank
+    more = list(output_padding) or [0] * rank
+    begins, outputs = _transposed(x, w, strides, dilations, list(pads), auto_pad, more, list(output_shape))
+    channels, filters = x.shape[1] // group, w.shape[1]
+    shape = (x.shape[0], filters * group, *outputs)
+    k = Writer(b, f"conv_transpose{rank}d")
+    image, taps_of = k.read(x), k.read(w)
+    kind = computed_in(dtype)
+    total = k.write(shape, dtype) if kind == dtype else k.local(shape, kind)
+    plain = levels(rank + 2)
+    start = k.read(bias).load(["{1}"]) if bias else "0"
+    k.nest(shape, f"{total(plain)} = {start}")
+    # Loops: image, group, filter, channel, positions, taps.
+    positions, taps = levels(rank, 4), levels(rank, 4 + rank)
+    channel = affine(("{1}", channels), ("{3}", 1)) if group > 1 else "{3}"
+    places, guards = [], []
+    for n, (p, t) in enumerate(zip(positions, taps, strict=True)):
+        text = affine((p, strides[n]), (t, dilations[n]))
+        reach = (x.shape[2 + n] - 1) * strides[n] + (w.shape[2 + n] - 1) * dilations[n] - begins[n]
+        places.append(affine((p, strides[n]), (t, dilations[n]), -begins[n]))
+        guards += [f"{text} >= {begins[n]}"] if begins[n] > 0 else []
+        guards += [f"{text} < {outputs[n] + begins[n]}"] if reach >= outputs[n] else []
+    filter_ = affine(("{1}", filters), ("{2}", 1)) if group > 1 else "{2}"
+    product = f"{image.load(['{0}', channel, *positions])} * {taps_of.load([channel, '{2}', *taps])}"
+    k.nest(
+        [shape[0], group, filters, channels, *x.shape[2:], *w.shape[2:]],
+        f"{total(['{0}', filter_, *places])} += {product}{windows.condition(guards)}",
+    )
+    if kind != dtype:
+        y = k.write(shape, dtype)
+        k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
+    return k.done()[0]
+
+
+def _transposed(
+    x: Value,
+    w: Value,
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+    auto_pad: str,
+    more: Sequence[int],
+    output_shape: Sequence[int],
+) -> tuple[list[int], list[int]]:
+    """Padding in front and size of the result along each dimension."""
+    rank = x.rank - 2
+    pads = pads or [0] * (2 * rank)
+    if not (len(strides) == len(dilations) == len(more) == rank and len(pads) == 2 * rank):
+        raise Malformed("strides, dilations or pads of a transposed convolution of other dimensions")
+    if min([*strides, *dilations], default=1) < 1 or min([*pads, *more], default=0) < 0:
+        raise Malformed("a stride or dilation below 1, or negative padding")
+    output_shape = list(output_shape)[-rank:]
+    begins, outputs = [], []
+    for n in range(rank):
+        full = strides[n] * (x.shape[2 + n] - 1) + more[n] + (w.shape[2 + n] - 1) * dilations[n] + 1
+        if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+            output = output_shape[n] if output_shape else x.shape[2 + n] * strides[n]
+            total = max(full - output, 0)
+            begins.append(total // 2 if auto_pad == "SAME_UPPER" else total - total // 2)
+        else:
+            explicit = auto_pad in ("", "NOTSET")
+            begins.append(pads[n] if explicit else 0)
+            output = full - (pads[n] + pads[rank + n] if explicit else 0)
+        if output < 1:
+            raise Malformed(f"a transposed convolution of {x.text} and {w.text} has no output")
+        outputs.append(output)
+    return begins, outputs
+
+
+def col2im(
+    b: Builder,
+    x: Value,
+    image: Sequence[int],
+    block: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+    pads: Sequence[int],
+) -> Value:
+    """The sum of the blocks that columns hold, each at its place in the image."""
+    axes = windows.axes(image, block, strides, dilations, pads, "NOTSET")
+    rank, positions = len(axes), [axis.output for axis in axes]
+    if x.rank != 3 or x.shape[1] % prod(block) or x.shape[2] != prod(positions):
+        raise Malformed(
+            f"columns {x.text} do not fit to blocks of {list(block)} in an image of {list(image)}"
+        )
+    channels = x.shape[1] // prod(block)
+    x = b.view(x, (x.shape[0], channels, *block, *positions))
+    k = Writer(b, "col2im")
+    columns = k.read(x)
+    shape, kind = (x.shape[0], channels, *image), computed_in(x.dtype)
+    total = k.write(shape, x.dtype) if kind == x.dtype else k.local(shape, kind)
+    plain = levels(rank + 2)
+    k.nest(shape, f"{total(plain)} = 0")
+    taps, places = levels(rank, 2), levels(rank, 2 + rank)
+    target = [axis.place(p, t) for axis, p, t in zip(axes, places, taps, strict=True)]
+    guards = [c for axis, p, t in zip(axes, places, taps, strict=True) for c in axis.inside(p, t)]
+    k.nest(
+        [*shape[:2], *block, *positions],
+        f"{total(['{0}', '{1}', *target])} += {columns.load(['{0}', '{1}', *taps, *places])}"
+        f"{windows.condition(guards)}",
+    )
+    if kind != x.dtype:
+        y = k.write(shape, x.dtype)
+        k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
+    return k.done()[0]

@@ -1,0 +1,332 @@
+"""Elements moved and not changed: transposed, joined, cut, repeated, padded, picked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import TypeAlias
+
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.graph import Shape, Value
+from perfdojo_sdk.graph.operators.elementwise import same_dtype
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.shapes import affine, axis_of, broadcast
+from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, number
+
+#: Most arrays of one kernel's interface, and most nests of one kernel that picks elements.
+MOST_ARRAYS, MOST_NESTS = 32, 1000
+
+Taps: TypeAlias = tuple[tuple[int, float], ...]
+"""The elements along an axis that an element of the result is made of, with their weights."""
+
+
+def transpose(b: Builder, x: Value, order: Sequence[int]) -> Value:
+    """Dimension k of the result is dimension ``order[k]`` of ``x``."""
+    if sorted(order) != list(range(x.rank)):
+        raise Malformed(f"{list(order)} is no order of {x.rank} dimensions")
+    shape = tuple(x.shape[n] for n in order)
+    if [n for n in order if x.shape[n] != 1] == [n for n in range(x.rank) if x.shape[n] != 1]:
+        return b.view(x, shape)
+    k = Writer(b, "transpose")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(x.rank)
+    source = [names[list(order).index(n)] for n in range(x.rank)]
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def expand(b: Builder, x: Value, shape: Shape) -> Value:
+    """``x`` broadcast to ``shape`` and itself."""
+    shape = broadcast(x.shape, shape)
+    if prod(shape) == x.elements:
+        return b.view(x, shape)
+    k = Writer(b, "expand")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    shift = len(shape) - x.rank
+    source = [0 if s == 1 else names[n + shift] for n, s in enumerate(x.shape)]
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def tile(b: Builder, x: Value, repeats: Sequence[int]) -> Value:
+    """``x`` repeated along each dimension."""
+    if len(repeats) != x.rank or min(repeats, default=1) < 0:
+        raise Malformed(f"{x.text} repeated {list(repeats)} times")
+    shape = tuple(s * r for s, r in zip(x.shape, repeats, strict=True))
+    if shape == x.shape:
+        return x
+    k = Writer(b, "tile")
+    a, y = k.read(x), k.write(shape, x.dtype)
+    copies, names = levels(x.rank), levels(x.rank, x.rank)
+    target = [affine((c, s), (n, 1)) for c, n, s in zip(copies, names, x.shape, strict=True)]
+    k.nest([*repeats, *x.shape], f"{y(target)} = {a(names)}")
+    return k.done()[0]
+
+
+def concat(b: Builder, values: Sequence[Value], axis: int) -> Value:
+    """Arrays one behind the other along an axis."""
+    dtype = same_dtype(*values)
+    axis = axis_of(axis, values[0].rank)
+    rest = {(*v.shape[:axis], *v.shape[axis + 1 :]) for v in values}
+    if len(rest) > 1 or not values[0].rank:
+        raise Malformed(f"{', '.join(v.text for v in values[:8])} do not concatenate along axis {axis}")
+    while len(values) > MOST_ARRAYS:
+        values = [concat(b, values[:MOST_ARRAYS], axis), *values[MOST_ARRAYS:]]
+    if len(values) == 1:
+        return values[0]
+    shape = list(values[0].shape)
+    shape[axis] = sum(v.shape[axis] for v in values)
+    k = Writer(b, "concat")
+    y, names, at = k.write(tuple(shape), dtype), levels(len(shape)), 0
+    for value in values:
+        a, target = k.read(value), [*names]
+        target[axis] = affine((names[axis], 1), at)
+        k.nest(value.shape, f"{y(target)} = {a(names)}")
+        at += value.shape[axis]
+    return k.done()[0]
+
+
+def cut(b: Builder, x: Value, starts: Sequence[int], steps: Sequence[int], shape: Shape) -> Value:
+    """Elements from ``starts`` on in ``steps``, which may be negative."""
+    if shape == x.shape and all(s == 0 for s in starts) and all(s == 1 for s in steps):
+        return x
+    k = Writer(b, "slice")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(x.rank)
+    source = [
+        start if size == 1 else affine((n, step), start)
+        for n, start, step, size in zip(names, starts, steps, shape, strict=True)
+    ]
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def slice_(
+    b: Builder,
+    x: Value,
+    starts: Sequence[int],
+    ends: Sequence[int],
+    axes: Sequence[int] | None,
+    steps: Sequence[int] | None,
+) -> Value:
+    """x[start:end:step] along axes, with Python's rules for bounds."""
+    axes = list(range(len(starts))) if axes is None else [axis_of(a, x.rank) for a in axes]
+    steps = [1] * len(starts) if steps is None else list(steps)
+    if not len(starts) == len(ends) == len(axes) == len(steps) or len(set(axes)) < len(axes):
+        raise Malformed("starts, ends, axes and steps of a slice differ in number, or an axis appears twice")
+    if 0 in steps:
+        raise Malformed("a slice with step 0")
+    begin, step, shape = [0] * x.rank, [1] * x.rank, list(x.shape)
+    for axis, first, last, by in zip(axes, starts, ends, steps, strict=True):
+        places = range(*slice(first, last, by).indices(x.shape[axis]))
+        begin[axis], step[axis], shape[axis] = places.start if places else 0, by, len(places)
+    return cut(b, x, begin, step, tuple(shape))
+
+
+def split(b: Builder, x: Value, sizes: Sequence[int], axis: int) -> list[Value]:
+    """Parts along an axis."""
+    axis = axis_of(axis, x.rank)
+    if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:
+        raise Malformed(f"{x.text} does not split into {list(sizes)[:20]} along axis {axis}")
+    found, at = [], 0
+    for size in sizes:
+        begin, shape = [0] * x.rank, list(x.shape)
+        begin[axis], shape[axis] = at, size
+        found.append(cut(b, x, begin, [1] * x.rank, tuple(shape)))
+        at += size
+    return found
+
+
+def pad_constant(
+    b: Builder, x: Value, begins: Sequence[int], ends: Sequence[int], fill: Value | None
+) -> Value:
+    """Elements around ``x``, all equal to ``fill`` or 0; negative numbers take some away."""
+    shape = tuple(max(s + p + q, 0) for s, p, q in zip(x.shape, begins, ends, strict=True))
+    if all(p == q == 0 for p, q in zip(begins, ends)):
+        return x
+    k = Writer(b, "pad")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(x.rank)
+    if fill is not None:
+        same_dtype(x, fill)
+        value = k.read(b.view(fill, ()))([])
+    else:
+        value = "0"
+    if any(p > 0 or q > 0 for p, q in zip(begins, ends)):
+        k.nest(shape, f"{y(names)} = {value}")
+    kept = [max(min(s, s + q) - max(0, -p), 0) for s, p, q in zip(x.shape, begins, ends, strict=True)]
+    target = [affine((n, 1), max(p, 0)) for n, p in zip(names, begins, strict=True)]
+    source = [affine((n, 1), max(-p, 0)) for n, p in zip(names, begins, strict=True)]
+    k.nest(kept, f"{y(target)} = {a(source)}")
+    return k.done()[0]
+
+
+def pad(b: Builder, x: Value, begins: Sequence[int], ends: Sequence[int], mode: str) -> Value:
+    """Elements around ``x`` that repeat it: its ``edge``, mirrored without the edge (``reflect``), or as if
+    it were periodic (``wrap``)."""
+    for axis, (before, behind) in enumerate(zip(begins, ends, strict=True)):
+        size = x.shape[axis]
+        places = range(-before, size + behind)
+        if len(places) == size and not before:
+            continue
+        if places and not size:
+            raise Malformed(f"{x.text} has no element to pad with")
+        x = along(b, "pad", x, axis, [((_padded(place, size, mode), 1.0),) for place in places])
+    return x
+
+
+def _padded(place: int, size: int, mode: str) -> int:
+    if mode == "edge":
+        return min(max(place, 0), size - 1)
+    if mode == "wrap":
+        return place % size
+    if mode != "reflect":
+        raise Malformed(f"padding by {ascii(mode)[:40]}")
+    period = max(2 * (size - 1), 1)
+    place %= period
+    return min(place, period - place) if size > 1 else 0
+
+
+# -- combinations of elements along one axis -------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Elements of the result in equal steps, made in one way of elements that are in equal steps, too."""
+
+    start: int
+    step: int
+    count: int
+    taps: Taps
+    """Of the first element."""
+    moves: int
+    """Step of the taps' places."""
+
+
+def along(b: Builder, name: str, x: Value, axis: int, rows: Sequence[Taps], fill: float = 0.0) -> Value:
+    """Each element along an axis as a weighted sum of elements of ``x``; of none, it is ``fill``.
+
+    Rows that repeat in equal steps become one nest: a scaled image, its edges, a padding.
+    """
+    size = x.shape[axis]
+    for taps in rows:
+        if any(not 0 <= place < size for place, _ in taps):
+            raise Malformed(f"an element outside of axis {axis} of {x.text}")
+    if list(rows) == [((n, 1.0),) for n in range(size)]:
+        return x
+    runs = _best_runs(rows)
+    if len(runs) > MOST_NESTS:
+        what = f"{name} of {x.text} along axis {axis} takes {len(runs)} nests"
+        raise Refused(Reason.SIZE, what, f"a kernel has at most {MOST_NESTS}")
+    shape = (*x.shape[:axis], len(rows), *x.shape[axis + 1 :])
+    k = Writer(b, name)
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(x.rank)
+    for run in runs:
+        target = [*names]
+        target[axis] = affine((names[axis], run.step), run.start)
+        sizes = [*shape]
+        sizes[axis] = run.count
+        plain = len(run.taps) == 1 and run.taps[0][1] == 1.0
+        terms = []
+        for place, weight in run.taps:
+            source = [*names]
+            source[axis] = affine((names[axis], run.moves), place)
+            terms.append(a(source) if plain else _weighted(a.load(source), weight, x.dtype))
+        if not terms:
+            text = y.store(number(fill, computed_in(x.dtype)))
+        else:
+            text = terms[0] if plain else y.store(" + ".join(terms))
+        k.nest(sizes, f"{y(target)} = {text}")
+    return k.done()[0]
+
+
+def _weighted(text: str, weight: float, dtype: str) -> str:
+    if not is_float(dtype):
+        raise Refused(Reason.DTYPE, f"weights for elements of {dtype}")
+    return text if weight == 1.0 else f"{number(weight, 'f64')} * {text}"
+
+
+def _best_runs(rows: Sequence[Taps]) -> list[_Run]:
+    """The fewest runs that a period of 1 to 32 gives."""
+    found = [_runs(rows, period) for period in range(1, min(32, max(len(rows), 1)) + 1)]
+    return min(found, key=len)
+
+
+def _runs(rows: Sequence[Taps], period: int) -> list[_Run]:
+    return [run for first in range(min(period, len(rows))) for run in _chain(rows, first, period)]
+
+
+def _chain(rows: Sequence[Taps], first: int, period: int) -> Iterator[_Run]:
+    at = first
+    while at < len(rows):
+        taps, count = rows[at], 1
+        moves = _moved(taps, rows[at + period]) if at + period < len(rows) else 0
+        while moves is not None and at + count * period < len(rows):
+            here = tuple((place + count * moves, weight) for place, weight in taps)
+            if rows[at + count * period] != here:
+                break
+            count += 1
+        yield _Run(at, period if count > 1 else 0, count, taps, (moves or 0) if count > 1 else 0)
+        at += count * period
+
+
+def _moved(one: Taps, other: Taps) -> int | None:
+    """The distance of the second row's places from those of the first; None if it is no move of it."""
+    if len(one) != len(other):
+        return None
+    if not one:
+        return 0
+    distance = other[0][0] - one[0][0]
+    return distance if all(b == (p + distance, w) for (p, w), b in zip(one, other, strict=True)) else None
+
+
+def gather_known(b: Builder, x: Value, axis: int, indices: Sequence[int], shape: Shape) -> Value:
+    """Elements along an axis at places that are known; ``shape`` is that of the places."""
+    axis = axis_of(axis, x.rank)
+    size = x.shape[axis] if x.rank else 0
+    for place in indices:
+        if not -size <= place < size:
+            raise Malformed(f"index {place} into axis {axis} of {x.text}")
+    found = along(b, "gather", x, axis, [((place % size, 1.0),) for place in indices])
+    return b.view(found, (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
+
+
+# -- blocks and diagonals --------------------------------------------------------------------------
+
+
+def depth_to_space(b: Builder, x: Value, block: int, columns_first: bool) -> Value:
+    """Channels as blocks of the image; ``columns_first``: the block's channels are outermost (DCR)."""
+    if x.rank != 4 or block < 1 or x.shape[1] % (block * block):
+        raise Malformed(f"{x.text} in blocks of {block}")
+    n, c, h, w = x.shape
+    depth = c // (block * block)
+    if columns_first:
+        split_, order = (n, block, block, depth, h, w), (0, 3, 4, 1, 5, 2)
+    else:
+        split_, order = (n, depth, block, block, h, w), (0, 1, 4, 2, 5, 3)
+    return b.view(transpose(b, b.view(x, split_), order), (n, depth, h * block, w * block))
+
+
+def space_to_depth(b: Builder, x: Value, block: int, columns_first: bool = True) -> Value:
+    """Blocks of the image as channels."""
+    if x.rank != 4 or block < 1 or x.shape[2] % block or x.shape[3] % block:
+        raise Malformed(f"{x.text} in blocks of {block}")
+    n, c, h, w = x.shape
+    apart = b.view(x, (n, c, h // block, block, w // block, block))
+    order = (0, 3, 5, 1, 2, 4) if columns_first else (0, 1, 3, 5, 2, 4)
+    moved = transpose(b, apart, order)
+    return b.view(moved, (n, c * block * block, h // block, w // block))
+
+
+def trilu(b: Builder, x: Value, diagonal: int, upper: bool) -> Value:
+    """The triangle above or below a diagonal; 0 elsewhere."""
+    if x.rank < 2:
+        raise Malformed(f"a triangle of {x.text}")
+    k = Writer(b, "trilu")
+    a, y, names = k.read(x), k.write(x.shape, x.dtype), levels(x.rank)
+    row, column = names[-2:]
+    # Beyond the matrix, all diagonals are alike.
+    diagonal = max(-x.shape[-2], min(x.shape[-1], diagonal))
+    sign = ">=" if upper else "<="
+    k.nest(
+        x.shape, f"{y(names)} = select({column} {sign} index({affine((row, 1), diagonal)}), {a(names)}, 0)"
+    )
+    return k.done()[0]

@@ -1,0 +1,63 @@
+"""Running a graph: each kernel in turn, by whatever runs one program.
+
+:func:`interpreted` is the language's interpreter, in each value's own dtype. It is exact and slow; compiled
+kernels are another function of the same kind (:mod:`perfdojo_sdk.models`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.core.domains import ROUNDING
+from perfdojo_sdk.core.interpreter import Interpreter
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.graph.arrays import as_list, from_list
+from perfdojo_sdk.graph.graph import Array, Graph, Node
+
+Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
+"""Runs a program on its inputs; returns its outputs, both in the order of the interface."""
+
+
+def interpreted(program: Program, inputs: Sequence[Array]) -> list[Array]:
+    """The program's outputs by the interpreter, every operation rounded to its dtype."""
+    given = {name: as_list(array) for name, array in zip(program.inputs, inputs, strict=True)}
+    # The interpreter keeps generated code with itself, and a program may run for every node of a graph.
+    interpreter = program.once("graph interpreter", lambda: Interpreter(program))
+    found = interpreter.run(given, ROUNDING)
+    buffers = {name: program.buffer_of[name] for name in program.outputs}
+    return [from_list(found[name], b.shape, b.dtype) for name, b in buffers.items()]
+
+
+def run_graph(graph: Graph, inputs: Mapping[str, Array], execute: Execute = interpreted) -> list[Array]:
+    """The outputs of a graph. ``inputs``: arrays of the values' shapes and dtypes, by name."""
+    arrays: dict[str, Array] = dict(graph.constants)
+    arrays.update({value.name: inputs[value.name] for value in graph.inputs})
+    left = _uses(graph)
+    for node in graph.nodes:
+        results = execute(node.program, [_bound(graph, arrays, name) for name in node.inputs])
+        arrays.update(zip(node.outputs, results, strict=True))
+        _forget(graph, node, arrays, left)
+    return [np.array(_bound(graph, arrays, value.name)) for value in graph.outputs]
+
+
+def _bound(graph: Graph, arrays: Mapping[str, Array], name: str) -> Array:
+    return np.ascontiguousarray(arrays[graph.home(name)]).reshape(graph.values[name].shape)
+
+
+def _uses(graph: Graph) -> dict[str, int]:
+    """Value -> the number of kernels that still read it; outputs of the graph have one more."""
+    left: dict[str, int] = {}
+    for name in [n for node in graph.nodes for n in node.inputs] + [v.name for v in graph.outputs]:
+        left[graph.home(name)] = left.get(graph.home(name), 0) + 1
+    return left
+
+
+def _forget(graph: Graph, node: Node, arrays: dict[str, Array], left: dict[str, int]) -> None:
+    """Let go of arrays that no kernel reads any more."""
+    for name in map(graph.home, node.inputs):
+        left[name] -= 1
+        if not left[name]:
+            arrays.pop(name, None)

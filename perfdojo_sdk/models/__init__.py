@@ -1,0 +1,1 @@
+"""Models: graphs of kernels built for a target, packaged, loaded and run."""
