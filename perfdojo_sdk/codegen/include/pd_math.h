@@ -246,16 +246,17 @@ PD_INLINE PD_D PD_F(quarters)(PD_T x, PD_I *n)
     return r;
 }
 
-/* sin(n pi/2 + r) */
-PD_INLINE PD_T PD_F(sine_of)(PD_I n, PD_T r)
+/* sin(n pi/2 + wide), of which f32 holds r and what is left of it. */
+PD_INLINE PD_T PD_F(sine_of)(PD_I n, const PD_D *wide)
 {
-    const PD_T z = r * r;
+    const PD_T r = PD_TO(PD_T, *wide), rest = PD_TO(PD_T, *wide - PD_TO(PD_D, r)), z = r * r, half = z * 0.5f;
     PD_T s = z * 2.83279473e-6f + -1.98530761e-4f;
     s = s * z + 8.3333794e-3f;
     s = s * z + -1.66666672e-1f;
     PD_T c = z * 2.44325674e-5f + -1.38873106e-3f;
     c = c * z + 4.16666456e-2f;
-    const PD_T sine = r + r * (z * s), cosine = (1.0f - z * 0.5f) + (z * z) * c;
+    const PD_T sine = r + (r * (z * s) + rest * (1.0f - half));
+    const PD_T most = 1.0f - half, cosine = most + (((1.0f - most) - half) + ((z * z) * c - r * rest));
     return PD_OF_BITS(PD_BITS(PD_CHOOSE((n & 1) == 1, cosine, sine)) ^ ((n & 2) << 30));
 }
 
@@ -263,14 +264,14 @@ PD_INLINE PD_T PD_F(sin)(PD_T x)
 {
     PD_I n;
     const PD_D r = PD_F(quarters)(x, &n);
-    return PD_F(sine_of)(n, PD_TO(PD_T, r));
+    return PD_F(sine_of)(n, &r);
 }
 
 PD_INLINE PD_T PD_F(cos)(PD_T x)
 {
     PD_I n;
     const PD_D r = PD_F(quarters)(x, &n);
-    return PD_F(sine_of)(n + 1, PD_TO(PD_T, r));
+    return PD_F(sine_of)(n + 1, &r);
 }
 
 PD_INLINE PD_T PD_F(tan)(PD_T x)
