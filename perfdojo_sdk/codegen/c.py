@@ -47,7 +47,7 @@ from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 
-SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h", HEADER)
+SUPPORT = ("pd_runtime.h", "pd_scalar.h", "pd_exp.h", "pd_math.h", "pd_types.h", "pd_stored.h", HEADER)
 """Headers of this package that every emitted kernel includes, directly or through another one."""
 
 

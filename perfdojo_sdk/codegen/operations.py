@@ -77,12 +77,13 @@ class Spelling:
 FUNCTION_COST = 20.0
 
 
-def _function(cost: float, f64: str, f32: str = "", vector: Vector = Vector.LANES) -> Spelling:
-    return Spelling(vector, cost, f64, f32)
+def _function(cost: float, f64: str) -> Spelling:
+    """A function that ``pd_math.h`` has for f32 and for vectors."""
+    return Spelling(Vector.FUNCTION, cost, f64, WRITTEN)
 
 
 def _rounding(name: str) -> Spelling:
-    return Spelling(Vector.LANES, f64=f"__builtin_{name}(a)", f32=f"__builtin_{name}f(a)")
+    return Spelling(Vector.FUNCTION, f64=f"__builtin_{name}(a)", f32=f"__builtin_{name}f(a)")
 
 
 def _shift(sign: str, type: str) -> Spelling:
@@ -112,11 +113,30 @@ SPELLINGS: Mapping[str, Spelling] = {
     "abs": Spelling(
         Vector.FUNCTION, f64="__builtin_fabs(a)", f32=WRITTEN, whole="a < 0 ? (C)(0 - (U)a) : a", unsigned="a"
     ),
-    "sqrt": _function(10.0, "__builtin_sqrt(a)", WRITTEN, Vector.FUNCTION),
-    "exp": _function(20.0, "exp(a)", WRITTEN, Vector.FUNCTION),
+    "sqrt": _function(10.0, "__builtin_sqrt(a)"),
+    "exp": _function(20.0, "exp(a)"),
     "log": _function(20.0, "log(a)"),
     "tanh": _function(30.0, "tanh(a)"),
     "erf": _function(30.0, "erf(a)"),
+    "exp2": _function(20.0, "exp2(a)"),
+    "expm1": _function(25.0, "expm1(a)"),
+    "log2": _function(20.0, "log2(a)"),
+    "log1p": _function(25.0, "log1p(a)"),
+    "sigmoid": _function(30.0, "1 / (1 + exp(-a))"),
+    "rsqrt": _function(20.0, "1 / __builtin_sqrt(a)"),
+    "cbrt": _function(60.0, "cbrt(a)"),
+    "sin": _function(30.0, "sin(a)"),
+    "cos": _function(30.0, "cos(a)"),
+    "tan": _function(40.0, "tan(a)"),
+    "asin": _function(30.0, "asin(a)"),
+    "acos": _function(30.0, "acos(a)"),
+    "atan": _function(30.0, "atan(a)"),
+    "sinh": _function(40.0, "sinh(a)"),
+    "cosh": _function(40.0, "cosh(a)"),
+    "asinh": _function(60.0, "asinh(a)"),
+    "acosh": _function(60.0, "acosh(a)"),
+    "atanh": _function(60.0, "atanh(a)"),
+    "pow": _function(60.0, "pow(a, b)"),
     "floor": _rounding("floor"),
     "ceil": _rounding("ceil"),
     "round": _rounding("rint"),

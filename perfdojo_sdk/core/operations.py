@@ -36,6 +36,9 @@ APPROXIMATED = 2.0
 #: ``Meaning.moved`` of a non-decreasing function of one operand: its values at the ends of a range bound it.
 ENDS = "ends"
 
+#: The same of a monotone function that is NaN outside of an interval: of a range that leaves it nothing is known.
+WITHIN = "within"
+
 
 class Algebra(Enum):
     """The laws of an operation on floats that the random models of leg 1 know."""
@@ -72,7 +75,7 @@ class Meaning:
     type. Empty: the headers of leg 2 define it."""
     moved: str = ""
     """The most that this value moves when ``a`` and ``b`` do by at most ``ea`` and ``eb``, in C, or
-    :data:`ENDS`. Empty: ``reference_bounded.h`` defines the bound."""
+    :data:`ENDS` or :data:`WITHIN`. Empty: ``reference_bounded.h`` defines the bound."""
     whole: str = ""
     """On integers in C, of ``a.v`` and ``b.v`` of type ``int64_t``, wrapped later. Empty: as ``wide``."""
     error: float = ROUNDED
@@ -120,8 +123,47 @@ def _exponential(a: float) -> float:
         return math.inf
 
 
-def _logarithm(a: float) -> float:
-    return math.log(a) if a > 0.0 else -math.inf if a == 0.0 else math.nan
+def _total(function: Callable[..., float]) -> Callable[..., float]:
+    """A function of ``math`` with an infinity where it overflows, and NaN outside of its domain."""
+
+    def value(*operands: float) -> float:
+        try:
+            return function(*operands)
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            return math.nan
+
+    return value
+
+
+def _odd(function: Callable[[float], float]) -> Callable[[float], float]:
+    """The same for an odd function, of the magnitude."""
+    value = _total(function)
+    return lambda a: math.copysign(value(abs(a)), a)
+
+
+def _logarithm_of(function: Callable[[float], float], zero: float) -> Callable[[float], float]:
+    """A logarithm that is -inf at ``zero`` and NaN below."""
+    return lambda a: function(a) if a > zero else -math.inf if a == zero else math.nan
+
+
+def _sigmoid(a: float) -> float:
+    return 1 / (1 + math.exp(-a)) if a >= 0 else math.exp(a) / (1 + math.exp(a)) if a < 0 else a
+
+
+def _reciprocal_root(a: float) -> float:
+    return 1 / math.sqrt(a) if a > 0 else math.inf if a == 0 else math.nan
+
+
+def _power(a: float, b: float) -> float:
+    """As in C: ``x^0`` and ``1^x`` are 1 for every x, NaN included."""
+    try:
+        return math.pow(a, b)
+    except OverflowError:
+        return -math.inf if a < 0 and b % 2 == 1 else math.inf
+    except ValueError:
+        return math.nan if a else math.copysign(math.inf, a) if b % 2 == 1 else math.inf
 
 
 def _integral(function: Callable[[float], int]) -> Callable[[float], float]:
@@ -193,6 +235,10 @@ def _quotient_of(a: Interval, b: Interval) -> Interval:
     return a[0] / b[1], (a[1] / b[0] if a[1] < inf else inf)
 
 
+def _positive(*_: Interval) -> Interval:
+    return 0.0, inf
+
+
 # -- the table -------------------------------------------------------------------------------------
 
 _NUMBERS = (*FLOAT_DTYPES, *INTEGER_DTYPES)
@@ -200,9 +246,11 @@ _BITS = (*INTEGER_DTYPES, "bool")
 _ALL = (*_NUMBERS, "bool")
 
 
-def _function(floats: Callable[[float], float], wide: str, **more: Any) -> Meaning:
-    """A function of one operand, approximated by targets."""
-    return Meaning(1, FLOAT_DTYPES, floats, wide=wide, largest_error=APPROXIMATED, monotone=True, **more)
+def _function(floats: Callable[..., float], wide: str, **more: Any) -> Meaning:
+    """A function of floats, approximated by targets; of one operand and non-decreasing unless ``more`` says
+    otherwise."""
+    row = {"arity": 1, "monotone": True, "largest_error": APPROXIMATED, **more}
+    return Meaning(dtypes=FLOAT_DTYPES, floats=floats, wide=wide, **row)
 
 
 def _rounding(function: Callable[[float], int], wide: str) -> Meaning:
@@ -289,9 +337,43 @@ OPERATIONS: Mapping[str, Meaning] = {
         _exponential, "WIDE_(exp)(a)", interval=lambda a: (1.0 if a[0] >= 0 else 0.0, inf),
         algebra=Algebra.EXPONENTIAL,
     ),
-    "log": _function(_logarithm, "WIDE_(log)(a)"),
+    "log": _function(_logarithm_of(math.log, 0.0), "WIDE_(log)(a)"),
     "tanh": _function(math.tanh, "WIDE_(tanh)(a)", moved=ENDS),
     "erf": _function(math.erf, "WIDE_(erf)(a)", moved=ENDS),
+    "exp2": _function(_total(math.exp2), "WIDE_(exp2)(a)", interval=_positive),
+    "expm1": _function(_total(math.expm1), "WIDE_(expm1)(a)", moved=ENDS),
+    "log2": _function(_logarithm_of(math.log2, 0.0), "WIDE_(log2)(a)"),
+    "log1p": _function(_logarithm_of(math.log1p, -1.0), "WIDE_(log1p)(a)"),
+    "sigmoid": _function(
+        _sigmoid, "a < 0 ? WIDE_(exp)(a) / (1 + WIDE_(exp)(a)) : 1 / (1 + WIDE_(exp)(-a))",
+        moved=ENDS, interval=_positive,
+    ),
+    "rsqrt": _function(
+        _reciprocal_root, "1 / WIDE_(sqrt)(a)", interval=_positive, monotone=False,
+    ),
+    "cbrt": _function(_odd(math.cbrt), "WIDE_(cbrt)(a)", moved=ENDS),
+    "sin": _function(_total(math.sin), "WIDE_(sin)(a)", moved="ea", monotone=False),
+    "cos": _function(_total(math.cos), "WIDE_(cos)(a)", moved="ea", monotone=False),
+    # The derivative is 1 / cos^2; within the error of a pole nothing is known.
+    "tan": _function(
+        _total(math.tan), "WIDE_(tan)(a)", monotone=False,
+        moved="WIDE_(fabs)(WIDE_(cos)(a)) > ea "
+        "? ea / ((WIDE_(fabs)(WIDE_(cos)(a)) - ea) * (WIDE_(fabs)(WIDE_(cos)(a)) - ea)) : (W)INFINITY",
+    ),
+    "asin": _function(_total(math.asin), "WIDE_(asin)(a)", moved=WITHIN),
+    "acos": _function(_total(math.acos), "WIDE_(acos)(a)", moved=WITHIN, monotone=False),
+    "atan": _function(math.atan, "WIDE_(atan)(a)", moved=ENDS),
+    "sinh": _function(_odd(math.sinh), "WIDE_(sinh)(a)", moved=ENDS),
+    "cosh": _function(
+        _total(math.cosh), "WIDE_(cosh)(a)", moved="ea > 0 ? WIDE_(sinh)(WIDE_(fabs)(a) + ea) * ea : 0",
+        interval=_positive, monotone=False,
+    ),
+    "asinh": _function(math.asinh, "WIDE_(asinh)(a)", moved=ENDS),
+    "acosh": _function(_total(math.acosh), "WIDE_(acosh)(a)", moved=WITHIN),
+    "atanh": _function(
+        lambda a: math.copysign(inf, a) if abs(a) == 1 else _total(math.atanh)(a), "WIDE_(atanh)(a)", moved=WITHIN,
+    ),
+    "pow": _function(_power, "WIDE_(pow)(a, b)", arity=2, monotone=False),
     "floor": _rounding(math.floor, "WIDE_(floor)(a)"),
     "ceil": _rounding(math.ceil, "WIDE_(ceil)(a)"),
     "round": _rounding(round, "WIDE_(rint)(a)"),  # to the nearest, ties to even

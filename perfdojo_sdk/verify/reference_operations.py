@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfdojo_sdk.core.operations import ENDS, OPERATIONS, Meaning
+from perfdojo_sdk.core.operations import ENDS, OPERATIONS, WITHIN, Meaning
 
 
 def rows_in_c(accuracy: Mapping[str, float]) -> Mapping[str, str]:
@@ -21,7 +21,7 @@ def rows_in_c(accuracy: Mapping[str, float]) -> Mapping[str, str]:
         return f"{name}, {meaning.wide}"
 
     def bounded(name: str, meaning: Meaning) -> str:
-        moved = "" if meaning.moved == ENDS else f"{meaning.moved}, "
+        moved = "" if meaning.moved in (ENDS, WITHIN) else f"{meaning.moved}, "
         return f"{name}, {meaning.wide}, {moved}{error(name, meaning)}"
 
     def whole(name: str, meaning: Meaning) -> str:
@@ -35,9 +35,14 @@ def rows_in_c(accuracy: Mapping[str, float]) -> Mapping[str, str]:
         "FUNCTIONS_OF_ONE(X)": rows(lambda m: m.wide and m.arity == 1, value),
         "FUNCTIONS_OF_TWO(X)": rows(lambda m: m.wide and m.arity == 2, value),
         "MONOTONE_FUNCTIONS(X)": rows(lambda m: m.moved == ENDS, bounded),
-        "MOVING_OF_ONE(X)": rows(lambda m: m.moved not in ("", ENDS) and m.arity == 1, bounded),
-        "MOVING_OF_TWO(X)": rows(lambda m: m.moved not in ("", ENDS) and m.arity == 2, bounded),
+        "WITHIN_AN_INTERVAL(X)": rows(lambda m: m.moved == WITHIN, bounded),
+        "MOVING_OF_ONE(X)": rows(lambda m: _bounded_in_c(m) and m.arity == 1, bounded),
+        "MOVING_OF_TWO(X)": rows(lambda m: _bounded_in_c(m) and m.arity == 2, bounded),
         "WHOLE_OF_ONE(X)": rows(lambda m: m.whole and m.arity == 1, whole),
         "WHOLE_OF_TWO(X)": rows(lambda m: m.whole and m.arity == 2, whole),
         **{f"{name.upper()}_ULP": error(name, meaning) for name, meaning in by_hand.items()},
     }
+
+
+def _bounded_in_c(meaning: Meaning) -> bool:
+    return meaning.moved not in ("", ENDS, WITHIN)

@@ -34,7 +34,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import KernelSource
 
 #: Headers of the SDK that every kernel includes; the first of all, ``pd_runtime.h``, is the dialect's.
-GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_types.h", "pd_stored.h", HEADER)
+GPU_SUPPORT = ("pd_gpu.h", "pd_scalar.h", "pd_exp.h", "pd_math.h", "pd_types.h", "pd_stored.h", HEADER)
 
 #: Most iterations of a loop over a thread's own cells that the compiler is asked to unroll.
 MOST_UNROLLED = 64

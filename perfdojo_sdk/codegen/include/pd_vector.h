@@ -15,12 +15,13 @@
  *   pd_abs_f32v, pd_sqrt_f32v
  *   pd_scale_f32v(v, n)         v * 2^n, rounded once; n whole and in [-252, 254]
  *
- * It may define PD_EXP_QUICK_LIMIT with
+ * It may define PD_WITHIN_OWN with
  *
  *   pd_within_f32v(limit, v)    true if no lane of v is NaN or larger than the limit in magnitude
- *   pd_exp_quick_f32v(v)        exp of such vectors
  *
- * or PD_EXP_OWN and pd_exp_f32v(v) for all vectors.
+ * and then PD_EXP_QUICK_LIMIT with pd_exp_quick_f32v(v), exp of vectors within that limit; or PD_EXP_OWN and
+ * pd_exp_f32v(v) for all vectors; and PD_ROUNDINGS_OWN with pd_floor_f32v, pd_ceil_f32v, pd_trunc_f32v and
+ * pd_round_f32v (to the nearest, ties to even).
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -122,6 +123,16 @@ PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to
 PD_FUNCTIONS_BY_LANE_1(PD_LANE_BY_LANE)
 PD_FUNCTIONS_BY_LANE_2(PD_LANE_BY_LANE_2)
 
+#ifndef PD_WITHIN_OWN
+PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
+{
+    int within = 1;
+    for (int lane = 0; lane < PD_LANES_F32; lane++)
+        within &= __builtin_fabsf(v[lane]) <= limit;
+    return within;
+}
+#endif
+
 /* start, start + step, ... each rounded to the nearest float */
 PD_INLINE pd_f32v pd_iota_f32v(int64_t start, int64_t step)
 {
@@ -159,5 +170,83 @@ PD_INLINE float pd_lowest_f32v(pd_f32v v)
         v = pd_min_f32v(v, pd_swap_f32v(v, distance));
     return v[0];
 }
+
+/* Mathematical functions, on the compiler's own types of vectors. All that take or give vectors of doubles are inlined,
+ * so that compilers need not say how these are passed. */
+#pragma GCC diagnostic ignored "-Wpsabi"
+typedef float pd_floatsv __attribute__((vector_size(4 * PD_LANES_F32)));
+typedef double pd_doublesv __attribute__((vector_size(8 * PD_LANES_F32)));
+
+PD_INLINE pd_floatsv pd_choose_floatsv(pd_maskv where, pd_floatsv a, pd_floatsv b)
+{
+    return (pd_floatsv)((where & (pd_maskv)a) | (~where & (pd_maskv)b));
+}
+
+#define PD_T pd_floatsv
+#define PD_I pd_maskv
+#define PD_D pd_doublesv
+#define PD_F(name) pd_##name##_floatsv
+#define PD_TO(type, v) __builtin_convertvector(v, type)
+#define PD_BITS(v) ((pd_maskv)(v))
+#define PD_OF_BITS(i) ((pd_floatsv)(i))
+#define PD_CHOOSE(where, a, b) pd_choose_floatsv(where, a, b)
+#define PD_AT_LEAST(c, v) ((pd_floatsv)pd_max_number_f32v(c, (pd_f32v)(v)))
+#define PD_AT_MOST(c, v) ((pd_floatsv)pd_min_number_f32v(c, (pd_f32v)(v)))
+#define PD_SPLAT(c) ((pd_floatsv)pd_splat_f32v(c))
+#define PD_SQRT(v) ((pd_floatsv)pd_sqrt_f32v((pd_f32v)(v)))
+#define PD_SCALE(v, n) ((pd_floatsv)pd_scale_f32v((pd_f32v)(v), (pd_f32v)(n)))
+#define PD_LARGE(x, n, r) ((void)0)
+#ifndef PD_ROUNDINGS_OWN
+#define PD_ROUNDINGS
+#endif
+#include "pd_math.h"
+#undef PD_ROUNDINGS
+#undef PD_T
+#undef PD_I
+#undef PD_D
+#undef PD_F
+#undef PD_TO
+#undef PD_BITS
+#undef PD_OF_BITS
+#undef PD_CHOOSE
+#undef PD_AT_LEAST
+#undef PD_AT_MOST
+#undef PD_SPLAT
+#undef PD_SQRT
+#undef PD_SCALE
+#undef PD_LARGE
+
+#define PD_OF_ONE(name) \
+    PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v x) { return (pd_f32v)pd_##name##_floatsv((pd_floatsv)x); }
+PD_OF_ONE(exp2) PD_OF_ONE(expm1) PD_OF_ONE(log) PD_OF_ONE(log2) PD_OF_ONE(log1p)
+PD_OF_ONE(tanh) PD_OF_ONE(erf) PD_OF_ONE(sigmoid) PD_OF_ONE(rsqrt) PD_OF_ONE(cbrt)
+PD_OF_ONE(asin) PD_OF_ONE(acos) PD_OF_ONE(atan)
+PD_OF_ONE(sinh) PD_OF_ONE(cosh) PD_OF_ONE(asinh) PD_OF_ONE(acosh) PD_OF_ONE(atanh)
+
+#ifndef PD_ROUNDINGS_OWN
+PD_OF_ONE(round) PD_OF_ONE(trunc) PD_OF_ONE(floor) PD_OF_ONE(ceil)
+#endif
+
+PD_INLINE pd_f32v pd_pow_f32v(pd_f32v x, pd_f32v y)
+{
+    return (pd_f32v)pd_pow_floatsv((pd_floatsv)x, (pd_floatsv)y);
+}
+
+/* If any argument is so far from zero that it takes more than doubles to reduce it, or NaN, all lanes are computed one
+ * by one. */
+#define PD_OF_ONE_NEAR(name) \
+    __attribute__((noinline, unused)) static pd_f32v pd_##name##_far_f32v(pd_f32v x) \
+    { \
+        for (int lane = 0; lane < PD_LANES_F32; lane++) \
+            x[lane] = pd_##name##_f32(x[lane]); \
+        return x; \
+    } \
+    PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v x) \
+    { \
+        if (__builtin_expect(!pd_within_f32v(1048575.9375f, x), 0)) \
+            return pd_##name##_far_f32v(x); \
+        return (pd_f32v)pd_##name##_floatsv((pd_floatsv)x); \
+    }
+PD_OF_ONE_NEAR(sin) PD_OF_ONE_NEAR(cos) PD_OF_ONE_NEAR(tan)
 
 #endif

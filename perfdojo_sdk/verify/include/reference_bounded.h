@@ -8,9 +8,9 @@
  * products, quotients and roots that need no rounding add nothing to the bound), DTYPE, F (its C type), W
  * (the wider type), WIDE_(f) (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the
  * last place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound),
- * BITS (an unsigned type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP), and the
- * rows of the table of operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), and,
- * with a bound in C on their change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
+ * BITS (an unsigned type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP ...), and the
+ * rows of the table of operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), WITHIN_AN_INTERVAL(X),
+ * and, with a bound in C on their change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -250,23 +250,36 @@ static inline NUM N(num_sqrt)(NUM a)
     return N(with_others_of)(x, a, WIDE_(sqrt), 0, 1);
 }
 
-static inline NUM N(num_exp)(NUM a)
+#define EXPONENTIAL(name, ulps) \
+    static inline NUM N(num_##name)(NUM a) \
+    { \
+        W v = WIDE_(name)(a.v); \
+        /* It is convex: the larger distance is the upper one. */ \
+        NUM x = {.v = v, .e = N(rounding)(v, a.e > 0 ? WIDE_(name)(a.v + a.e) - v : 0, 2 * (ulps), ETA)}; \
+        if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a)); \
+        else if (!IN_RANGE(v, x.e)) x = N(positive)(N(overflowing)(x)); \
+        x = N(beyond_wide)(x, a, v, WIDE_(name), 2 * (ulps)); \
+        return N(with_others_of)(x, a, WIDE_(name), -INFINITY, 2 * (ulps)); \
+    }
+
+/* Beyond W: the results of an argument whose error keeps it within F. */
+static inline NUM N(beyond_wide)(NUM x, NUM a, W v, W (*function)(W), W halves)
 {
-    W v = WIDE_(exp)(a.v);
-    /* exp is convex: the larger distance is the upper one. */
-    NUM x = {.v = v, .e = N(rounding)(v, a.e > 0 ? WIDE_(exp)(a.v + a.e) - v : 0, 2 * EXP_ULP, ETA)};
-    if (!N(finite_)(a.v)) x = N(special)(v, N(sized)(a));
-    else if (!IN_RANGE(v, x.e)) x = N(positive)(N(overflowing)(x));
 #if OUTCOMES
-    /* Beyond W: the results of an argument whose error keeps it within F. */
     if (N(finite_)(a.v) && !N(finite_)(v)) {
         N(others) found = {0, 0, x.far};
-        N(admit)(&found, WIDE_(exp)(a.v - a.e), v, 2 * EXP_ULP);
+        N(admit)(&found, function(a.v - a.e), v, halves);
         x.lo = found.lo, x.hi = found.hi, x.far = found.far;
     }
+#else
+    (void)a; (void)v; (void)function; (void)halves;
 #endif
-    return N(with_others_of)(x, a, WIDE_(exp), -INFINITY, 2 * EXP_ULP);
+    return x;
 }
+
+EXPONENTIAL(exp, EXP_ULP)
+EXPONENTIAL(exp2, EXP2_ULP)
+#undef EXPONENTIAL
 
 /* If a move may change which inputs give NaN, nothing is certain about results computed from them. */
 static inline int N(lost)(NUM a) { return (NAN_MAY_DIFFER && !N(finite_)(a.v)) || !N(plain)(a); }
@@ -309,8 +322,9 @@ static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
 {
     if (!N(finite_)(a.v)) return N(special)(v, N(sized)(a));
     if (!N(finite_)(v)) return N(special)(v, !N(finite_)(low) && !N(finite_)(high));
-    W below = v - low, above = high - v;
-    return (NUM){.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
+    W below = WIDE_(fabs)(v - low), above = WIDE_(fabs)(high - v);
+    NUM x = {.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
+    return IN_RANGE(v, x.e) ? x : N(overflowing)(x);
 }
 
 #define MONOTONE(name, value, ulps) \
@@ -323,6 +337,18 @@ static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
     }
 MONOTONE_FUNCTIONS(MONOTONE)
 #undef MONOTONE
+
+#define WITHIN(name, value, ulps) \
+    static inline W N(value_##name)(W a) { return value; } \
+    static inline NUM N(num_##name)(NUM a) \
+    { \
+        W v = N(value_##name)(a.v), low = N(value_##name)(a.v - a.e), high = N(value_##name)(a.v + a.e); \
+        int told = N(plain)(a); \
+        if (!told || low != low || high != high) return N(special)(v, told && a.e == 0); \
+        return N(monotone)(a, v, low, high, ulps); \
+    }
+WITHIN_AN_INTERVAL(WITHIN)
+#undef WITHIN
 
 /* Functions with a known bound on their change when operands change. */
 static inline NUM N(moving)(W v, W moved, W ulps, int ordinary, int certain)
@@ -351,13 +377,50 @@ MOVING_OF_ONE(MOVING)
 MOVING_OF_TWO(MOVING)
 #undef MOVING
 
-static inline NUM N(num_log)(NUM a)
+#define LOGARITHM(name, zero, ulps) \
+    static inline NUM N(num_##name)(NUM a) \
+    { \
+        W v = WIDE_(name)(a.v); \
+        NUM x; \
+        if (a.v - a.e <= (zero)) x = N(special)(v, a.e == 0 || a.v + a.e < (zero)); \
+        else x = N(monotone)(a, v, WIDE_(name)(a.v - a.e), WIDE_(name)(a.v + a.e), ulps); \
+        return N(with_others_of)(x, a, WIDE_(name), zero, 2 * (ulps)); \
+    }
+LOGARITHM(log, 0, LOG_ULP)
+LOGARITHM(log2, 0, LOG2_ULP)
+LOGARITHM(log1p, -1, LOG1P_ULP)
+#undef LOGARITHM
+
+/* At zero it is infinite, with the sign of the zero or without. */
+static inline NUM N(num_rsqrt)(NUM a)
 {
-    W v = WIDE_(log)(a.v);
-    NUM x;
-    if (a.v - a.e <= 0) x = N(special)(v, a.e == 0 || a.v + a.e < 0);
-    else x = N(monotone)(a, v, WIDE_(log)(a.v - a.e), WIDE_(log)(a.v + a.e), LOG_ULP);
-    return N(with_others_of)(x, a, WIDE_(log), 0, 2 * LOG_ULP);
+    W v = 1 / WIDE_(sqrt)(a.v);
+    if (!N(plain)(a) || (a.e > 0 && !(a.v > a.e))) return N(special)(v, 0);
+    if (a.v == 0) return N(over_zero)(v, (NUM){.v = 1}, a);
+    if (!(a.v > 0)) return N(special)(v, 1);
+    return N(monotone)(a, v, 1 / WIDE_(sqrt)(a.v - a.e), 1 / WIDE_(sqrt)(a.v + a.e), RSQRT_ULP);
+}
+
+/* It is monotone in each operand, in one direction or the other, where a is positive. Elsewhere it is known for exact
+ * operands only. */
+static inline NUM N(num_pow)(NUM a, NUM b)
+{
+    W v = WIDE_(pow)(a.v, b.v);
+    if (!N(plain)(a) || !N(plain)(b)) return N(special)(v, 0);
+    if (a.e == 0 && b.e == 0) {
+        if (a.v == 0 && !N(finite_)(v)) return N(over_zero)(v, (NUM){.v = 1}, a);
+        if (!N(finite_)(a.v) || !N(finite_)(b.v) || !N(finite_)(v)) return N(special)(v, 1);
+        NUM x = {.v = v, .e = N(rounding)(v, 0, 2 * (POW_ULP), ETA)};
+        return IN_RANGE(v, x.e) ? x : N(overflowing)(x);
+    }
+    if (!(a.v > a.e) || !N(finite_)(a.v) || !N(finite_)(b.v) || !N(finite_)(v)) return N(special)(v, 0);
+    W moved = 0;
+    for (int k = 0; k < 4; k++) {
+        W corner = WIDE_(pow)(k & 1 ? a.v + a.e : a.v - a.e, k & 2 ? b.v + b.e : b.v - b.e);
+        moved = WIDE_(fmax)(moved, WIDE_(fabs)(corner - v));
+    }
+    NUM x = {.v = v, .e = N(rounding)(v, moved, 2 * (POW_ULP), ETA)};
+    return IN_RANGE(v, x.e) ? x : N(overflowing)(x);
 }
 
 static inline int64_t N(saturated)(W v, int64_t least, int64_t most)

@@ -2,7 +2,7 @@
 
 The clang of the ``ziglang`` wheel needs no ROCm: it makes assembly, whose metadata have the resources of a
 kernel, and from that the file that the driver loads. It cannot compile a kernel that calls a function of
-ROCm's own library (log, tanh, erf, exp in f64); hipcc does that, and compiles all kernels if there is no such
+ROCm's own library (exp, log and others in f64); hipcc does that, and compiles all kernels if there is no such
 wheel.
 """
 
@@ -31,7 +31,9 @@ _MOST_NOTES = 4000
 _ZIG = (sys.executable, "-m", "ziglang")
 
 #: The linker's message for a missing function that only ROCm's library has.
-_DEVICE_LIBRARY = re.compile(r"undefined.*symbol: (exp|log|tanh|erf)$", re.MULTILINE)
+_DEVICE_LIBRARY = re.compile(
+    r"undefined.*symbol: (exp2?|expm1|log(2|1p)?|erf|cbrt|pow|a?(sin|cos|tan)h?)$", re.MULTILINE
+)
 
 #: Field of the code object's metadata -> the name of the figure.
 _FIGURES = {

@@ -10,7 +10,6 @@ second later, so a thread that waits for some time waits only once.
 from __future__ import annotations
 
 import ctypes
-import math
 import mmap
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +32,7 @@ from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
 from perfdojo_arm_neon.emulator.elf import SharedObject
 from perfdojo_arm_neon.estimate.sve import is_sve
+from perfdojo_sdk.core.expression import OPERATIONS
 
 STACK_BYTES = 1 << 20
 HOST_PAGE = mmap.PAGESIZE
@@ -47,9 +47,13 @@ _CALLERS = tuple(
     for name in (*(f"X{k}" for k in range(19, 29)), *(f"D{k}" for k in range(8, 16)))
 )
 _OF_CALLER = 0x5A5A5A5A5A5A00
-#: Name -> the function of a double, which is in d0 at the call.
+#: The functions of doubles, which are in d0, and d1, at the call; what they are is the table of operations'.
 _MATH: Mapping[str, Callable[..., float]] = {
-    "exp": math.exp, "log": math.log, "tanh": math.tanh, "erf": math.erf,
+    name: OPERATIONS[name].floats
+    for name in (
+        "exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "erf", "cbrt", "sin", "cos", "tan", "asin",
+        "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow",
+    )
 }  # fmt: skip
 #: Errors of the emulator for reading, writing or running memory that is not mapped.
 _NOT_THERE = (UC_ERR_READ_UNMAPPED, UC_ERR_WRITE_UNMAPPED, UC_ERR_FETCH_UNMAPPED)
@@ -155,7 +159,8 @@ class Machine:
     def _do(self, name: str) -> None:
         read, write = self.uc.reg_read, self.uc.reg_write
         if name in _MATH:  # first, since these are called for each element
-            write(reg.UC_ARM64_REG_D0, _bits(_evaluate(name, _double(read(reg.UC_ARM64_REG_D0)))))
+            registers = (reg.UC_ARM64_REG_D0, reg.UC_ARM64_REG_D1)[: OPERATIONS[name].arity]
+            write(reg.UC_ARM64_REG_D0, _bits(_MATH[name](*[_double(read(r)) for r in registers])))
             return
         x = [read(getattr(reg, f"UC_ARM64_REG_X{k}")) for k in range(4)]
         if name in _NOTHING_TO_DO:
@@ -275,13 +280,3 @@ def _double(bits: int) -> float:
 
 def _bits(value: float) -> int:
     return ctypes.c_uint64.from_buffer(ctypes.c_double(value)).value
-
-
-def _evaluate(name: str, x: float) -> float:
-    """The function as in C, with an infinity or NaN where Python's raises an error."""
-    try:
-        return _MATH[name](x)
-    except OverflowError:
-        return math.inf
-    except ValueError:
-        return -math.inf if name == "log" and x == 0 else math.nan

@@ -70,6 +70,15 @@ PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
     return v * pd_power_of_two_f32v(half) * pd_power_of_two_f32v(vsubq_s32(whole, half));
 }
 
+#define PD_WITHIN_OWN
+PD_INLINE int pd_within_f32v(float limit, pd_f32v v) { return vminvq_u32(vcaleq_f32(v, vdupq_n_f32(limit))) != 0; }
+
+#define PD_ROUNDINGS_OWN
+PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return vrndmq_f32(v); }
+PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return vrndpq_f32(v); }
+PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return vrndq_f32(v); }
+PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return vrndnq_f32(v); }
+
 #include "pd_arm.h"
 
 #endif

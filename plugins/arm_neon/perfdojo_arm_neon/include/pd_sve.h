@@ -73,6 +73,18 @@ PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
     return svscale_f32_x(PD_ALL, v, svcvt_s32_f32_x(PD_ALL, n));
 }
 
+#define PD_WITHIN_OWN
+PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
+{
+    return !svptest_any(PD_ALL, svnot_b_z(PD_ALL, svacle_n_f32(PD_ALL, v, limit)));
+}
+
+#define PD_ROUNDINGS_OWN
+PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return svrintm_f32_x(PD_ALL, v); }
+PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return svrintp_f32_x(PD_ALL, v); }
+PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return svrintz_f32_x(PD_ALL, v); }
+PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return svrintn_f32_x(PD_ALL, v); }
+
 #include "pd_arm.h"
 
 #endif

@@ -26,10 +26,12 @@ typedef __UINT64_TYPE__ uint64_t;
 #define UINT32_MAX 4294967295u
 #define INT64_C(x) x##LL
 /* These are ROCm's: a kernel that calls one needs hipcc. */
-extern "C" __attribute__((device)) double exp(double);
-extern "C" __attribute__((device)) double log(double);
-extern "C" __attribute__((device)) double tanh(double);
-extern "C" __attribute__((device)) double erf(double);
+#define PD_OF_ROCM(name) extern "C" __attribute__((device)) double name(double);
+PD_OF_ROCM(exp) PD_OF_ROCM(exp2) PD_OF_ROCM(expm1) PD_OF_ROCM(log) PD_OF_ROCM(log2) PD_OF_ROCM(log1p)
+PD_OF_ROCM(tanh) PD_OF_ROCM(erf) PD_OF_ROCM(cbrt) PD_OF_ROCM(sin) PD_OF_ROCM(cos) PD_OF_ROCM(tan)
+PD_OF_ROCM(asin) PD_OF_ROCM(acos) PD_OF_ROCM(atan) PD_OF_ROCM(sinh) PD_OF_ROCM(cosh)
+PD_OF_ROCM(asinh) PD_OF_ROCM(acosh) PD_OF_ROCM(atanh)
+extern "C" __attribute__((device)) double pow(double, double);
 #else
 #include <hip/hip_runtime.h>
 #include <math.h>

@@ -87,6 +87,7 @@ PD_INLINE pd_f32v pd_scale_f32v(pd_f32v v, pd_f32v n)
  * in the exponent.
  */
 #define PD_EXP_QUICK_LIMIT 87.0f
+#define PD_WITHIN_OWN
 PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
 {
     return !_mm256_movemask_ps(_mm256_cmp_ps(pd_abs_f32v(v), _mm256_set1_ps(limit), _CMP_NLE_UQ));
@@ -106,6 +107,12 @@ PD_INLINE pd_f32v pd_exp_quick_f32v(pd_f32v x)
     const pd_f32v scale = _mm256_castsi256_ps(_mm256_add_epi32(power, _mm256_slli_epi32(bits, 20)));
     return scale * ((r * r) * (r * pd_splat_f32v(1.66535839e-1f) + pd_splat_f32v(5.00059307e-1f)) + r) + scale;
 }
+
+#define PD_ROUNDINGS_OWN
+PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return _mm256_floor_ps(v); }
+PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm256_ceil_ps(v); }
+PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return _mm256_round_ps(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
+PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
 #include "pd_vector.h"
 

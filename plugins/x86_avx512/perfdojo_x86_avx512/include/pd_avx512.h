@@ -90,6 +90,18 @@ PD_INLINE pd_f32v pd_exp_f32v(pd_f32v x)
     return pd_scale_f32v(root * ((r * r) * (r * pd_splat_f32v(0.166670308f) + pd_splat_f32v(0.500016212f)) + r) + root, n);
 }
 
+#define PD_WITHIN_OWN
+PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
+{
+    return !_mm512_cmp_ps_mask(pd_abs_f32v(v), _mm512_set1_ps(limit), _CMP_NLE_UQ);
+}
+
+#define PD_ROUNDINGS_OWN
+PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF); }
+PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_POS_INF); }
+PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_ZERO); }
+PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT); }
+
 #include "pd_vector.h"
 
 #endif
