@@ -18,7 +18,7 @@ from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 
 NUMPY = {"f32": "f4", "f64": "f8", "i64": "i8", "i32": "i4", "i16": "i2", "i8": "i1",
-         "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1"}  # fmt: skip
+         "u64": "u8", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1"}  # fmt: skip
 
 
 def both(

@@ -21,13 +21,15 @@ from perfdojo_sdk.codegen.c_values import (
     c_index,
     c_literal,
     c_operation,
+    in_f32,
+    is_rounded,
 )
 from perfdojo_sdk.codegen.layout import plan, runs_parallel
 from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -139,6 +141,8 @@ class CEmitter:
     #: get a function without those instructions, which tests the conditions once, and returns status 2 if one
     #: does not hold. ``PD_ANYWHERE``, in a header of the target, says how such a function is compiled.
     requires: tuple[str, ...] = ()
+    #: True if callers may give arrays of f16 and bf16, and kernels compute with them.
+    computes_halves = True
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -173,21 +177,34 @@ class CEmitter:
 
     def _check_dtypes(self) -> None:
         for buffer in self.program.buffers:
-            if buffer.dtype not in C_TYPES:
+            if buffer.dtype not in self.dtypes:
                 raise UnavailableError(
                     "PD-C001",
                     f"{self.program.name}: {buffer.name} is {buffer.dtype}, which does not compile yet",
-                    why=f"the C generator knows {', '.join(C_TYPES)}",
+                    why=f"the generator knows {', '.join(self.dtypes)}",
                     hint="declare the buffer as f32 or f64",
                 )
-        for dtype in STORED_DTYPES:
+        for name in (*self.program.inputs, *self.program.outputs):
+            if self.program.buffer_of[name].dtype == "tf32":
+                raise UnavailableError(
+                    "PD-C001",
+                    f"{self.program.name}: {name} is tf32, which does not compile as part of an interface",
+                    why="tf32 is a form of f32 for temporaries",
+                    hint=f"declare {name} as f32: tf32(x) rounds to tf32, f32(x) reads it back",
+                )
+        for dtype in STORED_DTYPES if not self.computes_halves else ():
             if use := next(beyond_storage(self.program, dtype), ""):
                 raise UnavailableError(
                     "PD-C001",
                     f"{self.program.name} uses {dtype} in a way that does not compile yet: {use}",
-                    why=f"the C generator keeps {dtype} in temporaries, converted from f32 and to it",
+                    why=f"the generator keeps {dtype} in temporaries, converted from f32 and to it",
                     hint=f"compute in f32: f32(x) reads a value of {dtype}, {dtype}(x) rounds to it",
                 )
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """The dtypes of buffers that compile."""
+        return tuple(dtype for dtype in C_TYPES if self.computes_halves or dtype != "f16")
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         buffers = [self.program.buffer_of[name] for name in names]
@@ -332,10 +349,12 @@ class CEmitter:
                         self.visit_statement(node, point)
 
     @contextmanager
-    def where_guard_holds(self, statement: Statement, point: Point) -> Iterator[bool]:
+    def where_guard_holds(
+        self, statement: Statement, point: Point, lanes: int | None = None
+    ) -> Iterator[bool]:
         """A block under the statement's condition, or no block if its value is known; yields false if it
-        never holds."""
-        forms = [point.fold(form) for form in statement.guard]
+        never holds. ``lanes``: without what the condition says about the iterator of this level."""
+        forms = [point.fold(form) for form in statement.guard if lanes not in form.levels]
         open_forms = [form for form in forms if form.levels]
         if any(form.constant < 0 for form in forms if not form.levels):
             yield False
@@ -386,14 +405,19 @@ class CEmitter:
         if not reads_target or not moving:
             self.visit_loop(scope, point)
             return
-        i, kind = f"i{point.level - 1}", C_TYPES[statement.dtype]
-        with self.where_guard_holds(statement, point) as reached, self.function.block(""):
+        level, kind = point.level - 1, C_TYPES[statement.dtype]
+        i, value = f"i{level}", self._combined(statement)
+        lanes = f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"
+        varies = [point.fold(form) for form in statement.guard if level in form.levels]
+        if varies:
+            lanes += f" if ({c_condition(varies)})"
+        with self.where_guard_holds(statement, point, level) as reached, self.function.block(""):
             if not reached:
                 return
             self.function.line(f"{kind} pd_lanes[{scope.size}];")
-            with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
-                self.function.line(f"pd_lanes[{i}] = {self.expression(self._combined(statement), point)};")
-            with self.function.block(f"for (int64_t {i} = 0; {i} < {scope.size}; {i}++)"):
+            with self.function.block(lanes):
+                self.function.line(f"pd_lanes[{i}] = {self.expression(value, point)};")
+            with self.function.block(lanes):
                 self.function.line(f"{self.cell(statement.target, point)} = pd_lanes[{i}];")
 
     @staticmethod
@@ -411,7 +435,7 @@ class CEmitter:
     def visit_statement(self, statement: Statement, point: Point) -> None:
         """Emit a scalar statement."""
         target = self.cell(statement.target, point)
-        if (infix := INFIX.get(str(statement.accumulate))) and statement.dtype in FLOAT_DTYPES:
+        if (infix := INFIX.get(str(statement.accumulate))) and statement.dtype in ("f32", "f64"):
             sign = infix[0]
             self.function.line(f"{target} {sign}= {self.expression(statement.value, point)};")
         else:
@@ -476,11 +500,16 @@ class CEmitter:
             case Literal():
                 return c_literal(value)
             case IndexValue():
-                return f"({C_TYPES[value.dtype]})({c_index(point.fold(value.index))})"
+                counted = c_index(point.fold(value.index))
+                if value.dtype in ROUNDED_DTYPES:
+                    return f"pd_{value.dtype}_from_f64((double)({counted}))"
+                return f"({C_TYPES[value.dtype]})({counted})"
             case Read():
                 return self.cell(value.access, point)
             case Cast():
                 return c_cast(value, self.expression(value.argument, point))
+            case Operation() if is_rounded(value):
+                return self.expression(in_f32(value), point)
             case Operation():
                 return c_operation(value, [self.expression(a, point) for a in value.arguments])
             case _:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
-from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
 from perfdojo_sdk.core.expression import (
     COMPARISON,
     AffineExpr,
@@ -25,9 +25,21 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
-C_TYPES: Mapping[str, str] = {**NUMBERS, "bf16": "pd_bf16", "tf32": "pd_tf32"}
-"""dtype -> C type, for the dtypes that compile. Those of STORED_DTYPES are for temporaries only: they are
-converted from f32 and to it; kernels neither compute with them nor give them to callers."""
+C_TYPES: Mapping[str, str] = {**NUMBERS, **{dtype: f"pd_{dtype}" for dtype in ROUNDED_DTYPES}}
+"""dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32."""
+
+
+def in_f32(value: Operation) -> Expression:
+    """An operation on operands of ROUNDED_DTYPES: computed in f32, then rounded."""
+    arguments = tuple([Cast(a, "f32") for a in value.arguments])
+    if OPERATIONS[value.name].compares:
+        return Operation(value.name, arguments, value.dtype)
+    return Cast(Operation(value.name, arguments, "f32"), value.dtype)
+
+
+def is_rounded(value: Operation) -> bool:
+    """True if an operation computes with operands of ROUNDED_DTYPES, rather than choose one."""
+    return value.operand_dtype in ROUNDED_DTYPES and not OPERATIONS[value.name].chooses
 
 
 def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> str:
@@ -54,10 +66,19 @@ def c_operation(value: Operation, arguments: Sequence[str], kind: str = "") -> s
 
 
 def c_cast(value: Cast, argument: str) -> str:
-    source, target = value.argument.dtype, value.dtype
+    return c_conversion(value.argument.dtype, value.dtype, argument)
+
+
+def c_conversion(source: str, target: str, argument: str) -> str:
+    """``argument``, a value of ``source``, as one of ``target``."""
     if source == target:
         return f"({argument})"
-    if not {source, target}.isdisjoint(STORED_DTYPES):
+    if source in ROUNDED_DTYPES:
+        exact = f"pd_f32_from_{source}({argument})"
+        return exact if target == "f32" else c_conversion("f32", target, exact)
+    if target in ROUNDED_DTYPES:
+        if source not in ("f32", "f64"):
+            source, argument = "f64", f"(double)({argument})"
         return f"pd_{target}_from_{source}({argument})"
     if target == "bool":
         return f"(({argument}) != 0)"
@@ -110,7 +131,7 @@ def c_literal(value: Literal) -> str:
     """A literal as C; of f32 the float nearest to it, or infinity beyond the largest one."""
     if value.dtype not in FLOAT_DTYPES:
         return _c_integer(int(value.value), value.dtype)
-    if value.dtype in STORED_DTYPES:
+    if value.dtype in ROUNDED_DTYPES:
         bits = stored_bits(float(value.value), value.dtype)
         return f"pd_{value.dtype}_of({bits:#0{2 + 2 * BYTES[value.dtype]}x})"
     number = float(value.value) if value.dtype == "f64" else to_f32(float(value.value))
@@ -128,13 +149,17 @@ def _c_integer(value: int, dtype: str) -> str:
     if dtype == "i64":
         # The smallest i64 has no literal in C.
         return "INT64_MIN" if value == -(2**63) else f"INT64_C({value})"
+    if dtype == "u64":
+        return f"UINT64_C({value})"
     if dtype == "u32":
         return f"{value}u"
     return "INT32_MIN" if value == -(2**31) else str(value)
 
 
 def stored_bits(number: float, dtype: str) -> int:
-    """``number`` in a dtype of STORED_DTYPES: the upper bits of the float32 that it is rounded to."""
+    """``number`` rounded to a dtype of ROUNDED_DTYPES: f16's own bits, else the upper ones of a float32."""
+    if dtype == "f16":
+        return int.from_bytes(struct.pack("<e", rounded(number, dtype)), "little")
     (bits,) = struct.unpack("<I", struct.pack("<f", rounded(number, dtype)))
     return int(bits) >> 32 - 8 * BYTES[dtype]
 

@@ -26,6 +26,7 @@ NUMBERS: Mapping[str, str] = {
     "i32": "int32_t",
     "i16": "int16_t",
     "i8": "int8_t",
+    "u64": "uint64_t",
     "u32": "uint32_t",
     "u16": "uint16_t",
     "u8": "uint8_t",
@@ -37,10 +38,10 @@ WRITTEN = "written"
 
 
 class Vector(Enum):
-    """The way in which an operation on vectors of f32 is computed."""
+    """The way in which an operation on vectors is computed."""
 
     OPERATOR = "the compiler's operator, or a selection by masks"
-    FUNCTION = "a function pd_NAME_f32v of the instruction set's header or of pd_vector.h"
+    FUNCTION = "a function of a header, named after the operation and the type of its operands"
     LANES = "the scalar function, lane by lane"
     NONE = "no vector of numbers has it"
 
@@ -51,6 +52,7 @@ class Spelling:
     dtypes."""
 
     vector: Vector
+    """On floats."""
     cost: float = 1.0
     """Its time, as a multiple of an addition's, unless a target knows better."""
     f64: str = ""
@@ -69,6 +71,9 @@ class Spelling:
     """The operator on masks, which have all bits of a lane set where a condition holds."""
     of_number: bool = False
     """True if there is a cheaper function for a literal as the first operand: ``pd_NAME_number_DTYPE``."""
+    of_integers: Vector = Vector.NONE
+    """The way in which the operation on vectors of integers is computed; a function is one of
+    ``pd_vectors.h``."""
     horizontal: str = ""
     """For an accumulation: the name of the function that combines the lanes of a vector."""
 
@@ -87,15 +92,23 @@ def _rounding(name: str) -> Spelling:
 
 
 def _shift(sign: str, type: str) -> Spelling:
-    return Spelling(Vector.NONE, whole=f"(C)(({type})a {sign} b)")
+    return Spelling(Vector.NONE, whole=f"(C)(({type})a {sign} b)", of_integers=Vector.FUNCTION)
 
 
-_COMPARISON = Spelling(Vector.OPERATOR)
+def _bits(sign: str) -> Spelling:
+    return Spelling(Vector.NONE, whole=f"(C)(a {sign} b)", mask=sign, of_integers=Vector.FUNCTION)
+
+
+_COMPARISON = Spelling(Vector.OPERATOR, of_integers=Vector.OPERATOR)
 
 SPELLINGS: Mapping[str, Spelling] = {
-    "add": Spelling(Vector.OPERATOR, whole="(C)((U)a + (U)b)", horizontal="sum"),
-    "sub": Spelling(Vector.OPERATOR, whole="(C)((U)a - (U)b)"),
-    "mul": Spelling(Vector.OPERATOR, whole="(C)((U)a * (U)b)", horizontal="product"),
+    "add": Spelling(
+        Vector.OPERATOR, whole="(C)((U)a + (U)b)", of_integers=Vector.FUNCTION, horizontal="sum"
+    ),
+    "sub": Spelling(Vector.OPERATOR, whole="(C)((U)a - (U)b)", of_integers=Vector.FUNCTION),
+    "mul": Spelling(
+        Vector.OPERATOR, whole="(C)((U)a * (U)b)", of_integers=Vector.FUNCTION, horizontal="product"
+    ),
     "div": Spelling(
         Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)"
     ),
@@ -103,15 +116,16 @@ SPELLINGS: Mapping[str, Spelling] = {
     # If a is NaN, so is a + b.
     "max": Spelling(
         Vector.FUNCTION, f64="a == a ? (a > b ? a : b) : a + b", f32=WRITTEN, whole="a > b ? a : b",
-        truth="a | b", of_number=True, horizontal="highest",
+        truth="a | b", mask="|", of_number=True, of_integers=Vector.FUNCTION, horizontal="highest",
     ),
     "min": Spelling(
         Vector.FUNCTION, f64="a == a ? (a < b ? a : b) : a + b", f32=WRITTEN, whole="a < b ? a : b",
-        truth="a & b", of_number=True, horizontal="lowest",
+        truth="a & b", mask="&", of_number=True, of_integers=Vector.FUNCTION, horizontal="lowest",
     ),
-    "neg": Spelling(Vector.OPERATOR, whole="(C)(0 - (U)a)"),
+    "neg": Spelling(Vector.OPERATOR, whole="(C)(0 - (U)a)", of_integers=Vector.FUNCTION),
     "abs": Spelling(
-        Vector.FUNCTION, f64="__builtin_fabs(a)", f32=WRITTEN, whole="a < 0 ? (C)(0 - (U)a) : a", unsigned="a"
+        Vector.FUNCTION, f64="__builtin_fabs(a)", f32=WRITTEN, whole="a < 0 ? (C)(0 - (U)a) : a",
+        unsigned="a", of_integers=Vector.FUNCTION,
     ),
     "sqrt": _function(10.0, "__builtin_sqrt(a)"),
     "exp": _function(20.0, "exp(a)"),
@@ -141,10 +155,10 @@ SPELLINGS: Mapping[str, Spelling] = {
     "ceil": _rounding("ceil"),
     "round": _rounding("rint"),
     "trunc": _rounding("trunc"),
-    "and": Spelling(Vector.NONE, whole="(C)(a & b)", mask="&"),
-    "or": Spelling(Vector.NONE, whole="(C)(a | b)", mask="|"),
-    "xor": Spelling(Vector.NONE, whole="(C)(a ^ b)", mask="^"),
-    "not": Spelling(Vector.NONE, whole="(C)~a", truth="!a", mask="~"),
+    "and": _bits("&"),
+    "or": _bits("|"),
+    "xor": _bits("^"),
+    "not": Spelling(Vector.NONE, whole="(C)~a", truth="!a", mask="~", of_integers=Vector.FUNCTION),
     "shl": _shift("<<", "U"),
     "shr": _shift(">>", "C"),
     "lt": _COMPARISON,
@@ -153,7 +167,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "ge": _COMPARISON,
     "eq": _COMPARISON,
     "ne": _COMPARISON,
-    "select": Spelling(Vector.OPERATOR),
+    "select": Spelling(Vector.OPERATOR, of_integers=Vector.OPERATOR),
 }  # fmt: skip
 
 

@@ -65,7 +65,7 @@ def header(name: str, kernels: Sequence[Packable]) -> str:
     guard = f"{name.upper()}_H"
     prototypes = [line for kernel in kernels for line in [*_prototype(kernel), ""]]
     arrays = [array for kernel in kernels for array in (*kernel.source.inputs, *kernel.source.outputs)]
-    integers = any(C_TYPES.get(array.dtype, "").endswith("_t") for array in arrays)
+    integers = any(_type(array).endswith("_t") for array in arrays)
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         *(_ABOUT_IN_OUT if any(map(_changes_in_place, kernels)) else ()),
@@ -107,15 +107,20 @@ def _prototype(kernel: Packable) -> list[str]:
     results = ", ".join(_described(a) for a in source.outputs)
     both = {a.name for a in source.inputs} & {a.name for a in source.outputs}
     names = [given_name(a.name) if a.name in both else c_name(a.name) for a in source.inputs]
-    kinds = [C_TYPES.get(a.dtype, "void") for a in source.inputs]
+    kinds = map(_type, source.inputs)
     arguments = [f"const {kind} *{name}" for kind, name in zip(kinds, names, strict=True)]
-    arguments += [f"{C_TYPES.get(a.dtype, 'void')} *{c_name(a.name)}" for a in source.outputs]
+    arguments += [f"{_type(a)} *{c_name(a.name)}" for a in source.outputs]
     arguments += ["void *workspace", "size_t workspace_bytes", "int threads"]
     return [
         f"/* {kernel.operator}: {described} -> {results} */",
         f"int {source.symbol}({', '.join(arguments)});",
         f"size_t {source.symbol}_workspace_bytes(int threads);",
     ]
+
+
+def _type(array: ArraySpec) -> str:
+    """The type of an array's elements for callers, to whom f16 and bf16 are bits."""
+    return "uint16_t" if array.dtype in ("f16", "bf16") else C_TYPES.get(array.dtype, "void")
 
 
 def _described(array: ArraySpec) -> str:

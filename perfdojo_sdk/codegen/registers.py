@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from perfdojo_sdk.codegen.kinds import vector_lanes
 from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Occurrence, Program
@@ -24,8 +26,12 @@ class Registers:
     names: tuple[str, ...]
     width: int
     """Cells in each variable."""
-    vector: bool
-    """Vectors with ``width`` used lanes; otherwise scalars."""
+    kind: str
+    """The kind of vectors, ``width`` of whose lanes are used; empty for scalars."""
+
+    @property
+    def vector(self) -> bool:
+        return bool(self.kind)
 
 
 def assign(
@@ -35,13 +41,25 @@ def assign(
     occurrences = program.occurrences[buffer.name]
     lanes = [(o, level) for o in occurrences if (level := lane_level(program, o, dialect)) is not None]
     moving = [(o, level) for o, level in lanes if lane_stride(buffer, o.access.subscripts, level)]
-    most = dialect.lanes.get(buffer.dtype, 0)
-    width = _width(buffer, most) if moving else 1
+    most, width = dialect.lanes.get(buffer.dtype, 0), 1
+    if moving:
+        found = {vector_lanes(program, o.statement, l, o.sizes[l], dialect) for o, l in moving}
+        if buffer.dtype in ROUNDED_DTYPES and (0 in found or len(moving) < len(occurrences)):
+            return None  # an element of a vector is no value in C
+        found.discard(0)
+        if len(found) > 1:
+            return None  # statements with vectors of different lengths use it
+        most = min([most, *found])
+        width = _width(buffer, most)
     if moving and width > most:
         return None  # rows of cells neither fit into a vector nor consist of vectors
     if any(not _starts_a_vector(program, buffer, o, level, width) for o, level in moving):
         return None
-    return Registers(_names(buffer, width, name, taken), width, bool(moving))
+    kind = ""
+    if moving:
+        kind = f"{'u8' if buffer.dtype == 'bool' else buffer.dtype}x{most}"
+        kind = "f32v" if buffer.dtype == "f32" and most == dialect.lanes["f32"] else kind
+    return Registers(_names(buffer, width, name, taken), width, kind)
 
 
 def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> int | None:

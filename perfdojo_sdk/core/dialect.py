@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 from typing import TypeAlias
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.frozen import lazy
 
 Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
@@ -125,7 +126,10 @@ CORE_LOCATIONS = {
     )
 }
 
-#: The paper's language without any target; wide enough to interpret every core program.
+#: The paper's language without any target; wide enough to interpret every core program. A vector has 64 bytes.
 CORE_DIALECT = Dialect(
-    CORE_SUFFIXES, CORE_LOCATIONS, lanes={"f32": 16, "f64": 8}, roundings=frozenset(("bf16", "tf32"))
+    CORE_SUFFIXES,
+    CORE_LOCATIONS,
+    lanes={dtype: 64 // size for dtype, size in BYTES.items()},
+    roundings=frozenset(("bf16", "tf32")),
 )

@@ -6,17 +6,20 @@ Dtypes meet only in explicit casts, so nothing here says how two of them combine
 from __future__ import annotations
 
 FLOAT_DTYPES = ("f64", "f32", "f16", "bf16", "tf32")
-INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u32", "u16", "u8")
+INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")
 DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
 
 #: Float dtypes with the range of f32 and fewer digits. Compiled code stores values of f32 in them, rounded,
 #: and computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
 STORED_DTYPES = ("bf16", "tf32")
 
+#: Float dtypes that compiled code computes with in f32: the result of each operation is rounded to them.
+ROUNDED_DTYPES = ("f16", *STORED_DTYPES)
+
 #: Bytes of one element.
 BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "tf32": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
-    "u32": 4, "u16": 2, "u8": 1, "bool": 1,
+    "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1,
 }  # fmt: skip
 
 #: Binary digits of a float dtype, the leading one included: rounding to it is off by 2^-digits of the value.

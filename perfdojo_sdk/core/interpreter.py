@@ -308,8 +308,9 @@ class _Emitter:
 
     def lockstep(self, statement: Statement, level: int, size: int) -> None:
         """All lanes load, then all store: in no order, so reversed schedules store backward."""
-        if statement.guard:
-            with self.block(f"if {_condition(statement)}:"):
+        common = [form for form in statement.guard if level not in form.levels]
+        if common:
+            with self.block(f"if {_holds(common)}:"):
                 self.all_lanes(statement, level, size)
         else:
             self.all_lanes(statement, level, size)
@@ -317,21 +318,28 @@ class _Emitter:
     def all_lanes(self, statement: Statement, level: int, size: int) -> None:
         address = self.buffer(statement.target).address(statement.target.subscripts)
         horizontal = statement.accumulate and level not in address.levels
+        some = _holds([form for form in statement.guard if level in form.levels])
         self.step_before_load(statement)
         self.line("lanes = []")
         with self.loop(level, f"range({size})"):
+            if some:
+                with self.block(f"if not ({some}):"):
+                    if not horizontal:
+                        self.line("lanes.append(None)")
+                    self.line("continue")
             value = self.value(statement.value, statement)
             if statement.accumulate and not horizontal:
                 value = self.combined(statement, value)
             self.line(f"lanes.append({value})")
         if horizontal:
-            function = self.operation(str(statement.accumulate), statement.dtype)
-            value = self.combined(statement, self.temporary(f"reduce({function}, lanes)"))
-            self.step_before_store(statement)
-            self.store(statement, value)
+            with self.block("if lanes:"):
+                function = self.operation(str(statement.accumulate), statement.dtype)
+                value = self.combined(statement, self.temporary(f"reduce({function}, lanes)"))
+                self.step_before_store(statement)
+                self.store(statement, value)
         else:
             self.step_before_store(statement)
-            with self.loop(level, f"order({size})"):
+            with self.loop(level, f"order({size})"), self.block(f"if {some or 'lanes'}:"):
                 self.store(statement, f"lanes[i{level}]")
 
     def step_before_load(self, statement: Statement) -> None:
@@ -400,7 +408,11 @@ class _Emitter:
 
 
 def _condition(statement: Statement) -> str:
-    return " and ".join([f"{_python(form)} >= 0" for form in statement.guard])
+    return _holds(statement.guard)
+
+
+def _holds(forms: Sequence[AffineExpr]) -> str:
+    return " and ".join([f"{_python(form)} >= 0" for form in forms])
 
 
 def owner(program: Program, buffer: Buffer, dialect: Dialect) -> Path | None:

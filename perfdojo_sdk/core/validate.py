@@ -28,7 +28,9 @@ from perfdojo_sdk.core.geometry import (
     guarded_bounds,
     index_values,
     is_copy,
+    lane_dtypes,
     lane_stride,
+    most_lanes,
     negative_dividends,
     parallel_users,
 )
@@ -336,13 +338,10 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
     if len(scope.body) != 1 or not isinstance(statement, Statement):
         yield Violation("PD-P015", f"{scope.head} must hold exactly one statement", scope.id)
         return
-    lanes = dialect.lanes.get(statement.dtype, 0)
+    lanes = most_lanes(statement, dialect)
     if scope.size > lanes:
-        what = f"{scope.head}: the target has {lanes} lanes of {statement.dtype}"
+        what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(lane_dtypes(statement)))}"
         yield Violation("PD-P015", what, scope.id)
-    if any(level in form.levels for form in statement.guard):
-        what = f"the condition of a statement cannot differ from lane to lane of {scope.head}"
-        yield Violation("PD-P015", what, statement.id)
     if any(level in q.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
         what = f"lanes of {scope.head} cannot count by // or %"
         yield Violation("PD-P015", what, statement.id)

@@ -23,7 +23,7 @@ ALIGNMENT = 64
 #: dtype of a program -> NumPy's; dtypes that NumPy lacks cannot cross the border.
 NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16",
-    "i8": "int8", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
+    "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
 }  # fmt: skip
 DTYPES = {np.dtype(numpy): ours for ours, numpy in NUMPY.items()}
 

@@ -19,7 +19,7 @@ from perfdojo_sdk.measure.gpu_session import Gpu
 #: dtype -> ``typestr`` of the CUDA array interface, which ROCm's tensors have too.
 _TYPES = {
     "f32": "<f4", "f64": "<f8", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "|i1",
-    "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1",
+    "u64": "<u8", "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1",
 }  # fmt: skip
 
 

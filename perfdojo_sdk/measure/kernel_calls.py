@@ -33,7 +33,7 @@ _GUARD = 0xA5
 #: dtype of a program -> the numpy type that carries it.
 CARRIER = {
     "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "tf32": "u4", "i64": "i8", "i32": "i4", "i16": "i2",
-    "i8": "i1", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
+    "i8": "i1", "u64": "u8", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
 }  # fmt: skip
 
 #: Two signalling NaNs per float type: arithmetic never makes one, so no result looks like them.

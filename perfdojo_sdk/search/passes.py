@@ -7,6 +7,7 @@ The heuristic pass is the target's own and comes from its plugin.
 
 from __future__ import annotations
 
+from perfdojo_sdk.core.geometry import most_lanes
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations.scopes import divisors
@@ -94,8 +95,8 @@ def vectorise(play: Play, place: str) -> str | None:
     scope = play.scope(place)
     if suffix is None or scope.suffix or len(scope.body) != 1 or not isinstance(scope.body[0], Statement):
         return None
-    lanes, size, tail = play.rules.dialect.lanes.get(scope.body[0].dtype, 1), scope.size, ""
-    if lanes == 1:
+    lanes, size, tail = most_lanes(scope.body[0], play.rules.dialect), scope.size, ""
+    if lanes < 2:
         return None
     kept = play.trace
     width = max(d for d in (1, *divisors(size), size) if d <= lanes)

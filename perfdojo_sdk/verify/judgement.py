@@ -177,7 +177,7 @@ def _in_blocks(compare: _Judge, got: Array, expected: Expected, nan_may_differ: 
 
 def _equal(got: Array, expected: Expected, _: bool) -> tuple[float, Array]:
     """Bitwise comparison, except that -0 equals 0."""
-    wrong = got != expected.value
+    wrong = (got.astype(np.int64) if got.dtype == np.uint64 else got) != expected.value
     return float(wrong.any()), wrong
 
 
@@ -192,6 +192,7 @@ def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, 
     value = expected.value
     if not np.issubdtype(got.dtype, np.floating):
         # Integers have to be equal, unless they were made from a float with an error.
+        # Of u64, both are the bits as signed numbers.
         wrong = (expected.bound == 0) & (got.astype(np.int64) != value)
         return float(wrong.any()), wrong
     with np.errstate(all="ignore"):

@@ -24,7 +24,8 @@ enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how
 enum {
     END, STEP, LOOP, NEXT, PAR, END_PAR, GUARD, LOAD, STORE, FIND, CONST, INDEX_FLOAT, INDEX_WHOLE, SWAP,
     LANE_PUT, LANE_GET, REDUCE, SELECT,
-    ADD, SUB, MUL, NEG, DIV, EXTREMUM, EXP, OPAQUE, COMPARE, ROUND, TO_FLOAT, WRAP, BINARY, UNARY, CONVERT
+    ADD, SUB, MUL, NEG, DIV, EXTREMUM, EXP, OPAQUE, COMPARE, ROUND, TO_FLOAT, WRAP, BINARY, UNARY, CONVERT,
+    NO_LANES, ADD_LANE, REDUCE_SOME, UNSIGNED_TO_FLOAT
 };
 enum {
     I_ADD, I_SUB, I_MUL, I_DIV, I_REM, I_MAX, I_MIN, I_AND, I_OR, I_XOR, I_SHL, I_SHR,
@@ -42,6 +43,7 @@ typedef struct {
     Buffer **buffers;
     Group *group;    /* the tasks that this one waits for */
     int64_t *i;
+    int64_t active;  /* lanes that satisfy the condition of a horizontal reduction */
 } Task;
 struct Group { int64_t count; Task **tasks; Buffer *own; int64_t owned, started; };
 
@@ -134,6 +136,24 @@ static uint64_t wrapped(uint64_t v, int64_t width)
 static int binary(int64_t name, int64_t width, uint64_t x, uint64_t y, uint64_t *found)
 {
     const int64_t a = (int64_t)x, b = (int64_t)y;
+    if (width == 64) { /* all others fit into a signed number */
+        switch (name) {
+        case I_DIV: case I_REM:
+            if (!y) return 0;
+            *found = name == I_DIV ? x / y : x % y;
+            return 1;
+        case I_MAX: *found = x >= y ? x : y; return 1;
+        case I_MIN: *found = x <= y ? x : y; return 1;
+        case I_SHR:
+            if (y >= 64) return 0;
+            *found = x >> y;
+            return 1;
+        case I_LT: *found = x < y; return 1;
+        case I_LE: *found = x <= y; return 1;
+        case I_GT: *found = x > y; return 1;
+        case I_GE: *found = x >= y; return 1;
+        }
+    }
     switch (name) {
     case I_ADD: x += y; break;
     case I_SUB: x -= y; break;
@@ -280,11 +300,16 @@ static int64_t apply(const Machine *m, const int64_t *at, Value **top)
         *b = number(residue((int64_t)b->r, PRIME), residue((int64_t)b->r, EXPONENTS), 0);
         taken = 0;
         break;
+    case UNSIGNED_TO_FLOAT:
+        *b = number(b->r % PRIME, b->r % EXPONENTS, 0);
+        taken = 0;
+        break;
     case WRAP: b->r = wrapped(b->r, at[1]); words = 2; taken = 0; break;
     case BINARY: fine = binary(at[1], at[2], a->r, b->r, &a->r); words = 3; break;
     case UNARY: {
         const int64_t v = (int64_t)b->r;
-        uint64_t x = at[1] == I_NEG ? 0 - b->r : at[1] == I_ABS ? (v < 0 ? 0 - b->r : b->r) : ~b->r;
+        const int negative = v < 0 && at[2] != 64;
+        uint64_t x = at[1] == I_NEG ? 0 - b->r : at[1] == I_ABS ? (negative ? 0 - b->r : b->r) : ~b->r;
         b->r = at[1] == I_NOT && at[2] == 1 ? 1 - b->r : wrapped(x, at[2]);
         words = 3;
         taken = 0;
@@ -556,6 +581,24 @@ static int run(Machine *m, Task *task)
                 if (!(words = apply(m, pc, &top))) LEAVE(REFUSED);
             }
             if (size == 1) words = pc[0] == ADD || pc[0] == MUL ? 1 : pc[0] == EXTREMUM ? 2 : 3;
+            pc += words;
+            break;
+        }
+        case NO_LANES: task->active = 0; pc++; break;
+        case ADD_LANE: task->lanes[task->active++] = *--top; pc++; break;
+        case REDUCE_SOME: { /* words up to the end of the statement, which does nothing without lanes; the operation */
+            if (!task->active) {
+                pc += pc[1];
+                break;
+            }
+            int64_t words = 0;
+            pc += 2;
+            *top++ = task->lanes[0];
+            for (int64_t k = 1; k < task->active; k++) {
+                *top++ = task->lanes[k];
+                if (!(words = apply(m, pc, &top))) LEAVE(REFUSED);
+            }
+            if (task->active == 1) words = pc[0] == ADD || pc[0] == MUL ? 1 : pc[0] == EXTREMUM ? 2 : 3;
             pc += words;
             break;
         }

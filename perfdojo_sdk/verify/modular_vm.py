@@ -55,8 +55,9 @@ _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
 (
     _END, _STEP, _LOOP, _NEXT, _PAR, _END_PAR, _GUARD, _LOAD, _STORE, _FIND, _CONST, _INDEX_FLOAT,
     _INDEX_WHOLE, _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM,
-    _EXP, _OPAQUE, _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT,
-) = range(33)  # fmt: skip
+    _EXP, _OPAQUE, _COMPARE, _ROUND, _TO_FLOAT, _WRAP, _BINARY, _UNARY, _CONVERT, _NO_LANES, _ADD_LANE,
+    _REDUCE_SOME, _UNSIGNED_TO_FLOAT,
+) = range(37)  # fmt: skip
 #: Operations on integers that the machine knows; the interpreter does any other.
 _WHOLE = {
     name: number
@@ -263,7 +264,7 @@ class _Writer:
     # -- statements
 
     def statement(self, statement: Statement, exposed: frozenset[str]) -> None:
-        start = self.guard(statement)
+        start = self.guard(statement.guard)
         self.step_before_load(statement, exposed)
         self.value(statement.value)
         if statement.accumulate:
@@ -272,13 +273,13 @@ class _Writer:
         self.store(statement.target)
         self.end_guard(start)
 
-    def guard(self, statement: Statement) -> int:
-        """Emit the guard of a statement; its position in the words, or -1 without a guard."""
-        if not statement.guard:
+    def guard(self, forms: Sequence[AffineExpr]) -> int:
+        """Emit the guard of what follows; its position in the words, or -1 without a guard."""
+        if not forms:
             return -1
         start = len(self.words)
-        self.words += (_GUARD, 0, len(statement.guard))
-        for condition in statement.guard:
+        self.words += (_GUARD, 0, len(forms))
+        for condition in forms:
             _form(self.words, ((condition, 1),))
         self.words[start + 1] = -len(self.words)
         return start
@@ -295,30 +296,40 @@ class _Writer:
         if across and any(form.quotients for form in target.subscripts):
             across = level in buffer.address(target.subscripts).levels
         horizontal = statement.accumulate is not None and not across
-        start = self.guard(statement)
+        some = [form for form in statement.guard if level in form.levels]
+        start = self.guard([form for form in statement.guard if level not in form.levels])
         self.step_before_load(statement, exposed)
+        if some and horizontal:
+            words.append(_NO_LANES)
         words += (_LOOP, level, size, 0)
         body = len(words)
+        lane = self.guard(some)
         self.value(statement.value)
         if statement.accumulate and not horizontal:
             self.combine(statement)
-        words += (_LANE_PUT, level)
+        words += (_ADD_LANE,) if some and horizontal else (_LANE_PUT, level)
         self.pop()
+        self.end_guard(lane)
         words += (_NEXT, level, size, 0, len(words) - body)
         if horizontal:
             self.push(2)
-            words += (_REDUCE, size)
+            reduce = len(words)
+            words += (_REDUCE_SOME if some else _REDUCE, size)
             self.operation(str(statement.accumulate), statement.dtype, 2)
             self.combine(statement)
             self.step_before_store(statement, exposed)
             self.store(target)
+            if some:
+                words[reduce + 1] = len(words) - reduce
         else:
             self.step_before_store(statement, exposed)
             words += (_LOOP, level, size, 1)
             body = len(words)
+            lane = self.guard(some)
             self.push()
             words += (_LANE_GET, level)
             self.store(target)
+            self.end_guard(lane)
             words += (_NEXT, level, size, 1, len(words) - body)
         self.end_guard(start)
 
@@ -465,7 +476,7 @@ def _width(dtype: str) -> int:
 @lru_cache(4096)
 def _literal(value: float | int, dtype: str) -> tuple[int, ...]:
     if dtype not in FLOAT_DTYPES:
-        return (_CONST, wrap(int(value), dtype), 0, 1)
+        return (_CONST, _signed(wrap(int(value), dtype) & 2**64 - 1), 0, 1)
     if isinf(value):
         return (_CONST, 0, 0, NEGATIVE if value < 0 else POSITIVE)
     exact = Fraction(value)
@@ -483,7 +494,9 @@ def _cast(source: str, target: str) -> tuple[int, ...]:
             return (_ROUND, key, _width(target))
         less = shorter(source, target)
         return (_CONVERT, key, _FIRST_ROUNDING << ROUNDINGS.index(less) if less in ROUNDINGS else 0)
-    return (_TO_FLOAT,) if target in FLOAT_DTYPES else (_WRAP, _width(target))
+    if target in FLOAT_DTYPES:
+        return (_UNSIGNED_TO_FLOAT if source == "u64" else _TO_FLOAT,)
+    return (_WRAP, _width(target))
 
 
 @lru_cache

@@ -58,6 +58,7 @@ from perfdojo_sdk.verify.reference_values import (
     condition,
     form_of,
     input_name,
+    integer_kind,
     literal,
     number_type,
     output_name,
@@ -454,7 +455,8 @@ class _Emitter:
 
     def accumulation(self, statement: Statement, scopes: list[Scope]) -> str:
         if statement.dtype not in FLOAT_DTYPES:
-            return f"wrap_{statement.dtype}(whole_{statement.accumulate}(a, x))"
+            kind = integer_kind(statement.dtype)
+            return f"wrap_{statement.dtype}({kind}_{statement.accumulate}(a, x))"
         terms = self.terms(statement, scopes)
         if statement.accumulate == "add" and terms > 1:
             return f"num_sum_{statement.dtype}(a, x, {terms})"
@@ -513,9 +515,11 @@ class _Emitter:
         if dtype in FLOAT_DTYPES:
             return f"num_{value.name}{self.variant(value)}_{dtype}({listed})"
         name = "flip" if value.name == "not" and dtype == "bool" else value.name
-        if OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses:
+        if OPERATIONS[value.name].chooses:
             return f"whole_{name}({listed})"
-        return f"wrap_{dtype}(whole_{name}({listed}))"
+        if OPERATIONS[value.name].compares:
+            return f"{integer_kind(dtype)}_{name}({listed})"
+        return f"wrap_{dtype}({integer_kind(dtype)}_{name}({listed}))"
 
     def variant(self, value: Operation) -> str:
         """The suffix of an operation on floats whose operands tell more than their numbers."""

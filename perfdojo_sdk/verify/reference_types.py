@@ -41,7 +41,7 @@ BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": 
 C_TYPES: Mapping[str, str] = {
     "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float", "tf32": "float",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
-    "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
+    "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
 }  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal, Quotient
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Statement
@@ -15,17 +15,24 @@ def number_type(dtype: str) -> str:
     return f"num_{dtype}" if dtype in FLOAT_DTYPES else "whole"
 
 
+def integer_kind(dtype: str) -> str:
+    """The first word of functions on an integer dtype: numbers of u64 are unsigned words."""
+    return "word" if dtype == "u64" else "whole"
+
+
 def cast(value: Cast, argument: str) -> str:
     source, target = value.argument.dtype, value.dtype
     if source == target:
         return argument
     if target in FLOAT_DTYPES:
-        function = f"convert_{source}" if source in FLOAT_DTYPES else "from_whole"
+        function = f"convert_{source}" if source in FLOAT_DTYPES else f"from_{integer_kind(source)}"
         return f"{function}_{target}({argument})"
     if source not in FLOAT_DTYPES:
         return f"wrap_{target}({argument})"
     if target == "bool":
         return f"to_bool_{source}({argument})"
+    if target == "u64":
+        return f"to_word_{source}({argument})"
     least, most = map(integer, integer_bounds(target))
     return f"to_whole_{source}({argument}, {least}, {most})"
 
@@ -50,7 +57,7 @@ def form_of(index: AffineExpr, lookup: Callable[[Lookup], str] | None = None) ->
 
 def literal(literal: Literal) -> str:
     if literal.dtype not in FLOAT_DTYPES:
-        return f"whole_of({integer(int(literal.value))})"
+        return f"whole_of({integer(wrap(int(literal.value), 'i64'))})"
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
         return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"

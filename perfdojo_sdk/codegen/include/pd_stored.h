@@ -1,7 +1,7 @@
-/* Floats with fewer digits than a float: stored and converted, never computed with.
+/* Floats with fewer digits than a float: stored and converted. What is computed with them is computed in floats.
  *
- * bfloat16 is the upper half of a float; tf32 takes as many bytes as a float and has zeros in its last 13 bits.
- * Before inclusion: PD_INLINE and the fixed-width integers. A dialect whose hardware converts defines
+ * bfloat16 is the upper half of a float; tf32 takes as many bytes as a float and has zeros in its last 13 bits; f16 is
+ * IEEE's binary16. Before inclusion: PD_INLINE and the fixed-width integers. A dialect whose hardware converts defines
  * PD_BF16_BITS(x) and PD_TF32_BITS(x), the bits of the number nearest to a float, ties to even.
  */
 #ifndef PD_STORED_H
@@ -14,6 +14,16 @@ typedef struct {
 typedef struct {
     uint32_t bits;
 } pd_tf32;
+
+typedef struct {
+    uint16_t bits;
+} pd_f16;
+
+PD_INLINE pd_f16 pd_f16_of(uint16_t bits)
+{
+    const pd_f16 x = {bits};
+    return x;
+}
 
 PD_INLINE pd_bf16 pd_bf16_of(uint16_t bits)
 {
@@ -61,5 +71,55 @@ PD_INLINE float pd_f32_from_tf32(pd_tf32 x)
     const union { uint32_t bits; float value; } u = {x.bits};
     return u.value;
 }
+
+PD_INLINE pd_f16 pd_f16_from_f32(float x)
+{
+    const union { float value; uint32_t bits; } u = {x};
+    const uint32_t size = u.bits & 0x7fffffffu;
+    uint32_t half;
+    if (size > 0x7f800000u) {
+        half = 0x7e00u | (size >> 13 & 0x3ffu);
+    } else if (size >= 0x477ff000u) { /* from the middle between the largest number and the next power of two on */
+        half = 0x7c00u;
+    } else if (size < 0x38800000u) { /* denormal: adding 0.5 leaves as many digits as it has */
+        const union { uint32_t bits; float value; } least = {size};
+        const union { float value; uint32_t bits; } sum = {least.value + 0.5f};
+        half = sum.bits - 0x3f000000u;
+    } else {
+        half = (size - (112u << 23) + 0xfffu + (size >> 13 & 1)) >> 13;
+    }
+    return pd_f16_of((uint16_t)(half | (u.bits >> 16 & 0x8000u)));
+}
+
+PD_INLINE float pd_f32_from_f16(pd_f16 x)
+{
+    const uint32_t size = x.bits & 0x7fffu, sign = (uint32_t)(x.bits & 0x8000u) << 16;
+    union { uint32_t bits; float value; } u = {size << 13};
+    if (size >= 0x7c00u) {
+        u.bits |= 0x7f800000u;
+    } else if (size >= 0x400u) {
+        u.bits += 112u << 23;
+    } else { /* denormal: a whole number of 2^-24 */
+        u.bits = 0x3f000000u + size;
+        u.value -= 0.5f;
+    }
+    u.bits |= sign;
+    return u.value;
+}
+
+/* A double as a float whose last digit is odd unless it is exact: rounded again, it is the nearest number of fewer
+ * digits. */
+PD_INLINE float pd_odd_f32(double x)
+{
+    union { float value; uint32_t bits; } near = {(float)x};
+    const double back = (double)near.value;
+    if (back != x && x == x && !(near.bits & 1))
+        near.bits += (back < 0 ? -back : back) < (x < 0 ? -x : x) ? 1u : ~0u;
+    return near.value;
+}
+
+PD_INLINE pd_bf16 pd_bf16_from_f64(double x) { return pd_bf16_from_f32(pd_odd_f32(x)); }
+PD_INLINE pd_tf32 pd_tf32_from_f64(double x) { return pd_tf32_from_f32(pd_odd_f32(x)); }
+PD_INLINE pd_f16 pd_f16_from_f64(double x) { return pd_f16_from_f32(pd_odd_f32(x)); }
 
 #endif

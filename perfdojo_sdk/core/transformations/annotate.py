@@ -8,7 +8,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import index_values, lane_stride, transposed_copy
+from perfdojo_sdk.core.geometry import index_values, lane_dtypes, lane_stride, most_lanes, transposed_copy
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -169,11 +169,11 @@ def _one_statement(facts: Mapped) -> Refusal | None:
 def _enough_lanes(facts: Mapped) -> Refusal | None:
     if not facts.lanes:
         return None
-    scope, dtype = facts.scope, facts.only.dtype
-    lanes = facts.site.dialect.lanes.get(dtype, 0)
+    scope, dtypes = facts.scope, " and ".join(sorted(lane_dtypes(facts.only)))
+    lanes = most_lanes(facts.only, facts.site.dialect)
     if scope.size <= lanes:
         return None
-    return Refusal.of(scope.id, scope.head, size=scope.size, lanes=lanes, dtype=dtype)
+    return Refusal.of(scope.id, scope.head, size=scope.size, lanes=lanes, dtype=dtypes)
 
 
 def _neighbours(facts: Mapped) -> Refusal | None:
@@ -188,13 +188,12 @@ def _neighbours(facts: Mapped) -> Refusal | None:
     return None
 
 
-def _same_for_all_lanes(facts: Mapped) -> Refusal | None:
-    """Conditions hold for all lanes or for none; a quotient used as a value does not count lanes."""
+def _lanes_are_counted(facts: Mapped) -> Refusal | None:
+    """A quotient used as a value does not count lanes."""
     if not facts.lanes:
         return None
     statement = facts.only
-    quotients = [q.dividend for v in index_values(statement.value) for q, _ in v.index.divisions]
-    for form in (*statement.guard, *quotients):
+    for form in [q.dividend for v in index_values(statement.value) for q, _ in v.index.divisions]:
         if facts.site.level in form.levels:
             return Refusal.of(statement.id, form.text, iterator=facts.scope.id, form=form.text)
     return None
@@ -346,10 +345,10 @@ class AnnotateScope(Analysed[Mapped]):
         Requirement(
             "PD-T162",
             "lanes would not do the same",
-            "{form} is a condition or a quotient that differs from lane to lane",
-            "split the scope where the condition changes",
-            _same_for_all_lanes,
-            established_by=("split_range", "drop_condition"),
+            "{form} is divided in a value and differs from lane to lane",
+            "split the scope by the divisor",
+            _lanes_are_counted,
+            established_by=("split_scope",),
         ),
         Requirement(
             "PD-T163",

@@ -309,12 +309,20 @@ static inline NUM N(num_select)(whole where, NUM a, NUM b)
     return where.unsure ? N(either)(chosen, where.v ? b : a) : chosen;
 }
 
-static inline NUM N(from_whole)(whole a)
+static inline NUM N(perhaps)(NUM x, int unsure)
 {
-    NUM x = N(integer)(a.v);
-    if (!a.unsure) return x;
+    if (!unsure) return x;
     x.e = INFINITY;
     return F_MAX < 0x1p64 ? N(overflowing)(x) : x;
+}
+
+static inline NUM N(from_whole)(whole a) { return N(perhaps)(N(integer)(a.v), a.unsure); }
+
+static inline NUM N(from_word)(whole a)
+{
+    W v = (uint64_t)a.v;
+    NUM x = {.v = v, .e = v > EXACT_INTEGERS ? U * v : 0};
+    return N(perhaps)(IN_RANGE(x.v, x.e) ? x : N(overflowing)(x), a.unsure);
 }
 
 /* Monotone functions: the values at the ends of the argument's range bound the error. */
@@ -434,6 +442,18 @@ static inline whole N(to_whole)(NUM a, int64_t least, int64_t most)
     int64_t low = N(saturated)(a.v - a.e, least, most), high = N(saturated)(a.v + a.e, least, most);
     int unsure = a.e > 0 && (low != high || a.v != a.v || !(a.e <= F_MAX));
     return unsure_if(N(saturated)(a.v, least, most), unsure || N(lost)(a));
+}
+
+static inline uint64_t N(saturated_word)(W v)
+{
+    return v >= (W)UINT64_MAX ? UINT64_MAX : v > 0 ? (uint64_t)v : 0;
+}
+
+static inline whole N(to_word)(NUM a)
+{
+    uint64_t low = N(saturated_word)(a.v - a.e), high = N(saturated_word)(a.v + a.e);
+    int unsure = a.e > 0 && (low != high || a.v != a.v || !(a.e <= F_MAX));
+    return unsure_if((int64_t)N(saturated_word)(a.v), unsure || N(lost)(a));
 }
 
 static inline whole N(to_bool)(NUM a)

@@ -30,6 +30,7 @@ COMPARE(lt, <) COMPARE(le, <=) COMPARE(gt, >) COMPARE(ge, >=) COMPARE(eq, ==) CO
 
 static inline NUM N(num_select)(whole where, NUM a, NUM b) { return where.v ? a : b; }
 static inline NUM N(from_whole)(whole a) { return (NUM){a.v}; }
+static inline NUM N(from_word)(whole a) { return (NUM){(uint64_t)a.v}; }
 
 #define FUNCTION(name, value) \
     static inline W N(value_##name)(W a) { return value; } \
@@ -46,6 +47,11 @@ FUNCTIONS_OF_TWO(FUNCTION)
 static inline whole N(to_whole)(NUM a, int64_t least, int64_t most)
 {
     return whole_of(a.v != a.v ? 0 : a.v <= least ? least : a.v >= (W)most ? most : (int64_t)a.v);
+}
+
+static inline whole N(to_word)(NUM a)
+{
+    return whole_of(a.v >= (W)UINT64_MAX ? -1 : a.v > 0 ? (int64_t)(uint64_t)a.v : 0);
 }
 
 static inline whole N(to_bool)(NUM a) { return whole_of(a.v != 0); }

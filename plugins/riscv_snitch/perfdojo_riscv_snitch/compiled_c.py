@@ -81,6 +81,7 @@ class _Emitter(CEmitter):
     """Plain C without threads and without a C library."""
 
     includes = (_HEADER, _MATH)
+    computes_halves = False
 
     def support(self) -> Mapping[str, str]:
         functions = resources.files(__package__).joinpath("math.h").read_text(encoding="utf-8")

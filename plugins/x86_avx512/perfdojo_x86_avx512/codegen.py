@@ -1,6 +1,7 @@
-"""The code generator of x86-64: the SDK's vector emitter with one of two headers.
+"""The code generator of x86-64: the SDK's vector emitter with the headers of one of two instruction sets.
 
-AVX-512 and AVX2 differ in one header of intrinsics, which the target's YAML file names.
+AVX-512 and AVX2 differ in two headers of intrinsics, which the target's YAML file names: one for whole
+registers of f32, which most kernels use alone, and one for all other vectors.
 """
 
 from __future__ import annotations
@@ -49,7 +50,8 @@ class X86CodeGenerator:
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """C source of ``program`` with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
         name = self.capabilities.options["vector_header"]
-        headers = {name: _header(name), PROCESSOR: _header(PROCESSOR)}
-        emitter = X86Emitter(program, symbol, self.capabilities.dialect(), headers)
+        vectors = self.capabilities.options["vectors_header"]
+        headers = {file: _header(file) for file in (name, PROCESSOR, vectors)}
+        emitter = X86Emitter(program, symbol, self.capabilities.dialect(), headers, vectors)
         emitter.requires = requirements(self.capabilities.cpu_flags)
         return emitter.source()

@@ -13,6 +13,7 @@ import pytest
 from perfdojo_x86_avx512.codegen import X86CodeGenerator
 from x86_support import PLUGIN, capabilities, compile_sources, generate
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.measure.toolchain import Toolchain
 
@@ -48,6 +49,41 @@ y f32 [8,40] heap
 | | 16:v y_w[{0},{1},{2}] = x_r[{0},{1},{2}] * 2
 | | 16:v y[{0},{1}*16+{2}] = y_w[{0},{1},{2}]
 | 8:v y[{0},{1}+32] = x[{0},{1}+32] * 2
+""",
+    "products": """kernel products(a, b) -> c
+a i8 [4,8] heap
+b i8 [8,40] heap
+c i32 [4,40] heap
+acc i32 [2:N,2,16] reg
+
+2 2
+| 2:u 16:v acc[{0},{2},{3}] = 0
+| 8 2:u 16:v acc[{0},{3},{4}] += i32(a[{0}*2+{3},{2}]) * i32(b[{2},{1}*16+{4}])
+| 2:u 16:v c[{0}*2+{2},{1}*16+{3}] = acc[{0},{2},{3}]
+4
+| 8:v c[{0},{1}+32] = 0
+| 8 8:v c[{0},{2}+32] += i32(a[{0},{1}]) * i32(b[{1},{2}+32])
+""",
+    "doubles": """kernel doubles(x) -> y, s
+x f64 [5,11] heap
+y f32 [5,11] heap
+s f64 [5] heap
+
+5
+| 8:v y[{0},{1}] = f32(max(x[{0},{1}], 0))
+| 3:v y[{0},{1}+8] = f32(x[{0},{1}+8])
+| s[{0}] = 0
+| 2 8:v s[{0}] += x[{0},{1}*8+{2}] if {1}*8+{2} < 11
+""",
+    "rounded": """kernel rounded(a, b) -> c, d
+a bf16 [40] heap
+b bf16 [40] heap
+c bf16 [40] heap
+d f32 [40] heap
+
+2 16:v c[{0}*16+{1}] = a[{0}*16+{1}] * b[{0}*16+{1}] + 1
+8:v c[{0}+32] = max(a[{0}+32], b[{0}])
+3 16:v d[{0}*16+{1}] = select(a[{0}*16+{1}] < 0, f32(a[{0}*16+{1}]), 1) if {0}*16+{1} < 40
 """,
     "slots": """kernel slots(x) -> y
 x f32 [6,8] heap
@@ -97,17 +133,19 @@ def test_generation_is_pure_and_pickles() -> None:
 def test_support_is_the_same_for_all_kernels_and_complete() -> None:
     sources = [generate(text, "x86_avx512") for text in SMALL.values()]
     assert all(s.support == sources[0].support for s in sources)
-    texts = [sources[0].code, *sources[0].support.values()]
+    texts = [*(source.code for source in sources), *sources[0].support.values()]
     included = {line.split('"')[1] for t in texts for line in t.splitlines() if line.startswith('#include "')}
     assert included == set(sources[0].support)
 
 
-@pytest.mark.parametrize("dtype", ["f16", "bf16", "tf32"])
-def test_other_dtypes_are_refused(dtype: str) -> None:
-    text = f"kernel k(x) -> y\nx {dtype} [4] heap\ny {dtype} [4] heap\n\n4 y[{{0}}] = x[{{0}}]\n"
-    with pytest.raises(UnavailableError, match="does not compile yet") as caught:
+def test_tf32_is_for_temporaries() -> None:
+    text = "kernel k(x) -> y\nx tf32 [4] heap\ny tf32 [4] heap\n\n4 y[{0}] = x[{0}]\n"
+    with pytest.raises(UnavailableError, match="x is tf32, which does not compile as part of an") as caught:
         generate(text, "x86_avx512")
     assert caught.value.code == "PD-C001"
+    inside = "kernel k(x) -> y\nx f32 [4] heap\nt tf32 [4] stack\ny f32 [4] heap\n\n"
+    inside += "4:v t[{0}] = tf32(x[{0}]) * 3\n4:v y[{0}] = f32(t[{0}])\n"
+    assert "pd_tf32x16_from_f32x16(" in generate(inside, "x86_avx512").code
 
 
 def test_names_that_are_not_free_in_c(build: Callable[..., Callable[..., list[object]]]) -> None:
@@ -154,5 +192,7 @@ def test_final_forms_are_programs_of_the_target(path: Path) -> None:
 def test_targets_differ_only_where_they_must() -> None:
     avx512, avx2 = capabilities("x86_avx512"), capabilities("x86_avx2")
     assert {p.stem for p in PLUGIN.glob("*.yaml")} == {avx512.name, avx2.name}
-    assert (avx512.rank > avx2.rank) and (avx512.lanes, avx2.lanes) == ({"f32": 16}, {"f32": 8})
+    assert avx512.rank > avx2.rank
+    for caps, size in ((avx512, 64), (avx2, 32)):
+        assert caps.lanes == {dtype: size // width for dtype, width in BYTES.items()}
     assert avx512.dialect().suffixes == avx2.dialect().suffixes

@@ -22,6 +22,8 @@ typedef unsigned long long uint64_t;
 #define UINT8_MAX 255
 #define UINT16_MAX 65535
 #define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ULL
+#define UINT64_C(x) x##ULL
 #define INT64_C(x) x##LL
 #else
 #include <cuda_runtime.h>

@@ -24,6 +24,8 @@ typedef __UINT64_TYPE__ uint64_t;
 #define UINT8_MAX 255
 #define UINT16_MAX 65535
 #define UINT32_MAX 4294967295u
+#define UINT64_MAX 18446744073709551615ULL
+#define UINT64_C(x) x##ULL
 #define INT64_C(x) x##LL
 /* These are ROCm's: a kernel that calls one needs hipcc. */
 #define PD_OF_ROCM(name) extern "C" __attribute__((device)) double name(double);

@@ -1,0 +1,58 @@
+"""The kinds of vectors that compute a statement: one number of lanes for all of its dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from perfdojo_sdk.codegen.c_values import is_rounded
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
+from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.program import Program, Statement
+
+#: The dtype of the vectors that the header of an instruction set defines, as whole registers.
+VECTOR_DTYPE = "f32"
+
+
+def is_uniform(program: Program, value: Expression, level: int) -> bool:
+    """True if a value is the same in all lanes, the iterations of ``level``."""
+    match value:
+        case Read():
+            buffer = program.buffer_of[value.access.array]
+            return lane_stride(buffer, value.access.subscripts, level) == 0
+        case IndexValue():
+            return level not in value.index.levels
+        case Literal() | Operation() | Cast():
+            return all(is_uniform(program, child, level) for child in value.children)
+        case _:
+            assert_never(value)
+
+
+def vector_lanes(program: Program, statement: Statement, level: int, count: int, dialect: Dialect) -> int:
+    """The lanes of the vectors that compute a statement in ``count`` iterations of ``level``; fewer than that
+    if the vectors of a dtype that occurs on the way have fewer; 0 if there are none of some dtype."""
+    lanes, dtypes = dialect.lanes, {statement.dtype, *_computed(program, statement.value, level)}
+    if statement.accumulate and statement.dtype in ROUNDED_DTYPES:
+        dtypes.add(VECTOR_DTYPE)
+    if not dtypes <= lanes.keys():
+        return 0
+    most = min([lanes[dtype] for dtype in dtypes])
+    if VECTOR_DTYPE in dtypes and most == lanes[VECTOR_DTYPE]:
+        return most
+    return min(most, max(min(lanes.values()), 1 << (count - 1).bit_length()))
+
+
+def _computed(program: Program, value: Expression, level: int) -> Iterator[str]:
+    """The dtypes of the vectors on the way to a value."""
+    if value.dtype != "bool" or isinstance(value, Read):
+        yield value.dtype
+    if is_uniform(program, value, level):
+        return
+    if isinstance(value, Operation) and is_rounded(value):
+        yield VECTOR_DTYPE
+    if isinstance(value, Cast) and not {value.dtype, value.argument.dtype}.isdisjoint(ROUNDED_DTYPES):
+        yield VECTOR_DTYPE
+    for child in value.children:
+        yield from _computed(program, child, level)

@@ -1,0 +1,416 @@
+"""C for the lanes of a lockstep scope: a statement over vectors, or lane by lane where no vector does it.
+
+All vectors of a statement have one number of lanes. A kind of vector is named after its dtype and lanes, such
+as ``i16x8``; ``f32v`` is a whole register of f32, which the header of an instruction set defines. The other
+kinds come from ``pd_vectors.h``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, assert_never
+
+from perfdojo_sdk.codegen.c_values import (
+    C_TYPES,
+    c_index,
+    c_literal,
+    c_operation,
+    in_f32,
+    is_rounded,
+)
+from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_lanes
+from perfdojo_sdk.codegen.layout import ALIGNMENT
+from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
+from perfdojo_sdk.codegen.registers import variable
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
+from perfdojo_sdk.core.expression import (
+    Access,
+    AffineExpr,
+    Cast,
+    Expression,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+)
+from perfdojo_sdk.core.geometry import is_copy, lane_stride
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
+from perfdojo_sdk.core.program import Statement
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.codegen.c import Point
+    from perfdojo_sdk.codegen.vector import VectorEmitter
+
+#: The first and the last active lane are in these variables where a condition differs from lane to lane.
+LOW, HIGH = "pd_low", "pd_high"
+
+
+# -- statements ------------------------------------------------------------------------------------
+
+
+def emit_lanes(emitter: VectorEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
+    """Emit ``statement`` for all lanes; what its condition says for all of them together holds."""
+    program = emitter.program
+    width = vector_lanes(program, statement, level, count, emitter.dialect)
+    guard = [form for form in statement.guard if level in form.levels]
+    one = Lanes(emitter, guard, min(count, width), width, level, point)
+    moves = one.moves(statement.target)
+    target = program.buffer_of[statement.target.array]
+    itself = any(program.buffer_of[read.array] is target for read in statement.reads)
+    fits = width > 1 and not any(form.quotients for form in guard) and one.is_vector(statement)
+    if not fits or (count > width and (itself or (guard and not moves))):
+        _lane_by_lane(emitter, statement, count, level, point)
+    elif moves or statement.accumulate:
+        for first in range(0, count, width):
+            Lanes(emitter, guard, min(count - first, width), width, level, point, first).emit(statement)
+    elif guard:
+        _lane_by_lane(emitter, statement, count, level, point)
+    else:
+        # Every lane stores to the same cell, in order, so only the last store counts.
+        emitter.visit_statement(statement, point.at(level, count - 1))
+
+
+def _lane_by_lane(
+    emitter: VectorEmitter, statement: Statement, count: int, level: int, point: Point
+) -> None:
+    """Emit each lane by itself, so that all of them load before any stores."""
+    f, kind = emitter.function, C_TYPES[statement.dtype]
+    at = [point.at(level, lane) for lane in range(count)]
+    buffer = emitter.program.buffer_of[statement.target.array]
+    if lane_stride(buffer, statement.target.subscripts, level) == 0:
+        for place in at:
+            with emitter.where_guard_holds(statement, place) as reached:
+                if reached:
+                    emitter.visit_statement(statement, place)
+        return
+    with f.block(""):
+        value = emitter._combined(statement)
+        f.line(f"{kind} pd_lanes[{count}]{' = {0}' if statement.guard else ''};")
+        for lane, place in enumerate(at):
+            with emitter.where_guard_holds(statement, place) as reached:
+                if reached:
+                    f.line(f"pd_lanes[{lane}] = {emitter.expression(value, place)};")
+        for lane, place in enumerate(at):
+            with emitter.where_guard_holds(statement, place) as reached:
+                if reached:
+                    f.line(f"{emitter.cell(statement.target, place)} = pd_lanes[{lane}];")
+
+
+class Lanes:
+    """Neighbouring lanes of one lockstep scope, at most as many as a vector has, at one point of the code."""
+
+    def __init__(
+        self,
+        emitter: VectorEmitter,
+        guard: list[AffineExpr],
+        count: int,
+        width: int,
+        level: int,
+        point: Point,
+        first: int = 0,
+    ) -> None:
+        self.emitter, self.guard, self.count, self.width = emitter, guard, count, width
+        self.level, self.base = level, point.at(level, first)
+        self.low, self.high = "0", str(count)
+
+    def emit(self, statement: Statement) -> None:
+        if not self.guard:
+            self._emit(statement)
+            return
+        low, high, lines = self._active()
+        if lines:
+            line = self.emitter.function.line
+            with self.emitter.function.block(""):
+                line(f"int64_t {LOW} = {low}, {HIGH} = {high};")
+                for text in lines:
+                    line(text)
+                self.low, self.high = LOW, HIGH
+                with self.emitter.function.block(f"if ({LOW} < {HIGH})"):
+                    self._emit(statement)
+        elif low < high:
+            self.low, self.high = str(low), str(high)
+            self._emit(statement)
+
+    def _active(self) -> tuple[int, int, list[str]]:
+        """The lanes from one number to before another that satisfy the conditions known here, and lines of C
+        for the others: in each lane, a form of its number is not negative."""
+        low, high, lines = 0, self.count, []
+        for form in self.guard:
+            step, base = form.coefficients[self.level], self.base.fold(form)
+            if base.levels:
+                name, change = (LOW, "pd_low_lane") if step > 0 else (HIGH, "pd_high_lane")
+                lines.append(f"{name} = {change}({c_index(base)}, {abs(step)}, {name});")
+            elif step > 0:
+                low = max(low, -(base.constant // step))
+            else:
+                high = min(high, base.constant // -step + 1)
+        return low, max(high, 0), lines
+
+    def _emit(self, statement: Statement) -> None:
+        if self.moves(statement.target):
+            self._vector_statement(statement)
+        else:
+            self._horizontal(statement, str(statement.accumulate))
+
+    # -- kinds
+
+    @property
+    def partial(self) -> bool:
+        """True if some lanes of the vectors are not active."""
+        return (self.low, self.high) != ("0", str(self.width))
+
+    def kind(self, dtype: str) -> str:
+        """The kind of vector for values of ``dtype``, as names of functions have it."""
+        whole = dtype == VECTOR_DTYPE and self.width == self.emitter.dialect.lanes[VECTOR_DTYPE]
+        return "f32v" if whole else self.made("u8" if dtype == "bool" else dtype)
+
+    def made(self, dtype: str) -> str:
+        """A kind of ``pd_vectors.h``."""
+        self.emitter.all_vectors = True
+        return f"{dtype}x{self.width}"
+
+    def moves(self, access: Access) -> bool:
+        return lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 0
+
+    def uniform(self, value: Expression) -> bool:
+        return is_uniform(self.emitter.program, value, self.level)
+
+    def is_vector(self, statement: Statement) -> bool:
+        """True if vectors can compute the statement."""
+        if statement.accumulate and not self.moves(statement.target):
+            spelling = SPELLINGS[statement.accumulate]
+            if not spelling.horizontal or statement.dtype == "bool" or statement.dtype in ROUNDED_DTYPES:
+                return False
+            return self._has_vectors(statement.value)
+        return self._has_vectors(self.emitter._combined(statement))
+
+    def _has_vectors(self, value: Expression) -> bool:
+        if self.uniform(value):
+            return True
+        if isinstance(value, Operation) and not self._known(value):
+            return False
+        return all(map(self._has_vectors, value.children))
+
+    @staticmethod
+    def _known(value: Operation) -> bool:
+        spelling, dtype = SPELLINGS[value.name], value.operand_dtype
+        if dtype == "bool":
+            return bool(spelling.mask) or OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses
+        found = spelling.vector if dtype in FLOAT_DTYPES else spelling.of_integers
+        return found is not Vector.NONE
+
+    # -- statements
+
+    def _vector_statement(self, statement: Statement) -> None:
+        value, kind = self.emitter._combined(statement), self.kind(statement.dtype)
+        buffer = self.emitter.program.buffer_of[statement.target.array]
+        registers = self.emitter.registers.get(buffer.name)
+        text = self.cells(value)
+        line = self.emitter.function.line
+        if registers:
+            name, _ = variable(registers, self._start(statement.target))
+            if self.guard or self.count < registers.width:
+                text = self._some_of(statement.dtype, text, name)
+            line(f"{name} = {text};")
+            self._fetch_source(statement)
+            return
+        place = f"&{self.emitter.cell(statement.target, self.base)}"
+        self._claim_target(statement)
+        if self.partial and kind == "f32v" and not self.guard:
+            line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
+        elif self.partial:
+            kind = self.made("u8" if statement.dtype == "bool" else statement.dtype)
+            line(f"pd_store_some_{kind}({place}, {self.low}, {self.high}, {text});")
+        elif self._streams(statement):
+            line(f"pd_stream_{kind}({place}, {text});")
+            self.emitter.function.finally_once("pd_stream_fence();")
+        else:
+            line(f"pd_store_{kind}({place}, {text});")
+
+    def _some_of(self, dtype: str, text: str, other: str) -> str:
+        """``text`` in the active lanes, ``other`` in the rest."""
+        kind = self.kind(dtype)
+        if kind == "f32v" and not self.guard:
+            return f"pd_select_first_{kind}({self.count}, {text}, {other})"
+        which = f"pd_lanes_{self.made(f'i{8 * BYTES[dtype]}')}({self.low}, {self.high})"
+        return f"pd_select_{kind}({which}, {text}, {other})"
+
+    def _fetch_source(self, statement: Statement) -> None:
+        """Prefetch what a later copy into the target's location will read."""
+        location = self.emitter.location(statement.target)
+        if not is_copy(statement) or self.emitter.is_named(statement.reads[0]):
+            return
+        (source,) = statement.reads
+        if location.fetch_ahead and source.levels and source.levels[0] < self.level:
+            self.emitter.fetch_following(source, self.base)
+        if location.lead_bytes and self._starts_a_line(source):
+            asks = "pd_prefetch_ahead" if location.second_cache else "pd_prefetch"
+            self._prefetch(asks, source, location.lead_bytes)
+
+    def _claim_target(self, statement: Statement) -> None:
+        """Prefetch, for writing, what a later copy out of the source's location will write."""
+        if is_copy(statement) and self._starts_a_line(statement.target):
+            lead = self.emitter.location(statement.reads[0]).lead_bytes
+            if lead:
+                self._prefetch("pd_prefetch_write", statement.target, lead)
+
+    def _prefetch(self, function: str, access: Access, lead: int) -> None:
+        size = BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        cell = self.emitter.cell(access, self.base)
+        self.emitter.function.line(f"{function}(&{cell} + {lead // size});")
+
+    def _starts_a_line(self, access: Access) -> bool:
+        """True if no earlier vector asks for the same cache line, as far as the subscripts tell."""
+        start = self._start(access)
+        line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
+        return not steps_by_lines or start.constant % line == 0
+
+    def _streams(self, statement: Statement) -> bool:
+        return is_copy(statement) and self.emitter.location(statement.reads[0]).past_caches
+
+    def _horizontal(self, statement: Statement, operation: str) -> None:
+        dtype = statement.dtype
+        kind, value = self.kind(dtype), self.vector(statement.value)
+        if self.partial:
+            nothing = c_literal(Literal(identity(operation, dtype), dtype))
+            value = self._some_of(dtype, value, f"pd_splat_{kind}({nothing})")
+        reduced = f"pd_{SPELLINGS[operation].horizontal}_{kind}({value})"
+        target = self.emitter.cell(statement.target, self.base)
+        if operation in INFIX and dtype in FLOAT_DTYPES:
+            self.emitter.function.line(f"{target} {INFIX[operation][0]}= {reduced};")
+        else:
+            self.emitter.function.line(f"{target} = pd_{operation}_{dtype}({target}, {reduced});")
+
+    # -- expressions
+
+    def cells(self, value: Expression) -> str:
+        """An expression as a vector of cells as they are in memory: a bool is 0 or 1 there."""
+        if value.dtype != "bool":
+            return self.vector(value)
+        return f"(pd_{self.made('u8')})({self.mask(value, 1)} & 1)"
+
+    def vector(self, value: Expression) -> str:
+        """An expression of numbers as a vector; a part that is the same in every lane is computed once."""
+        kind = self.kind(value.dtype)
+        if self.uniform(value):
+            return f"pd_splat_{kind}({self.emitter.expression(value, self.base)})"
+        match value:
+            case Read():
+                return self._load(value.access, value.dtype)
+            case IndexValue():
+                start = c_index(self.base.fold(value.index))
+                return f"pd_iota_{kind}({start}, {value.index.coefficients[self.level]})"
+            case Operation() if OPERATIONS[value.name].chooses:
+                condition, *branches = value.arguments
+                one, other = map(self.vector, branches)
+                return f"pd_select_{kind}({self.mask(condition, BYTES[value.dtype])}, {one}, {other})"
+            case Operation() if is_rounded(value):
+                return self.vector(in_f32(value))
+            case Operation():
+                arguments = [self._argument(value, a) for a in value.arguments]
+                return c_operation(value, arguments, kind)
+            case Cast() if value.argument.dtype == "bool":
+                size = BYTES[value.dtype] if value.dtype not in ROUNDED_DTYPES else 4
+                return self._converted(f"({self.mask(value.argument, size)} & 1)", f"i{8 * size}", value.dtype)
+            case Cast():
+                return self._converted(self.vector(value.argument), value.argument.dtype, value.dtype)
+            case Literal():
+                raise AssertionError("a literal is uniform")
+            case _:
+                assert_never(value)
+
+    def _converted(self, text: str, source: str, target: str) -> str:
+        """A vector of ``source`` as one of ``target``."""
+        small = BYTES[source] < 4 and source not in FLOAT_DTYPES
+        if source == target:
+            return text
+        through_f32 = source in ROUNDED_DTYPES or (target in ROUNDED_DTYPES and small)
+        if through_f32 and "f32" not in (source, target):
+            return self._converted(self._converted(text, source, "f32"), "f32", target)
+        return f"pd_{self.made(target)}_from_{self.made(source)}({text})"
+
+    def mask(self, value: Expression, size: int) -> str:
+        """A bool in each lane: all bits of ``size`` bytes set where it holds."""
+        if self.uniform(value):
+            whole = size == BYTES[VECTOR_DTYPE] and self.kind(VECTOR_DTYPE) == "f32v"
+            kind = "f32v" if whole else self.made(f"i{8 * size}")
+            return f"pd_mask_{kind}({self.emitter.expression(value, self.base)})"
+        own = self._mask_size(value)
+        text = self._own_mask(value, own)
+        return text if own == size else f"pd_{self.made(f'i{8 * size}')}_from_{self.made(f'i{8 * own}')}({text})"
+
+    def _mask_size(self, value: Expression) -> int:
+        """Bytes of the lanes in which the mask of a value is computed."""
+        match value:
+            case Operation() if value.operand_dtype != "bool":
+                return BYTES["f32" if value.operand_dtype in ROUNDED_DTYPES else value.operand_dtype]
+            case Operation():
+                return max(self._mask_size(a) for a in value.arguments if not self.uniform(a))
+            case Cast() if value.argument.dtype != "bool":
+                return BYTES["f32" if value.argument.dtype in ROUNDED_DTYPES else value.argument.dtype]
+            case Cast():
+                return self._mask_size(value.argument)
+            case Read() | Literal() | IndexValue():
+                return 1
+            case _:
+                assert_never(value)
+
+    def _own_mask(self, value: Expression, size: int) -> str:
+        match value:
+            case Read():
+                return f"({self._load(value.access, value.dtype)} != 0)"
+            case Cast() if value.argument.dtype == "bool":
+                return self.mask(value.argument, size)
+            case Cast():
+                argument = value.argument
+                if argument.dtype in ROUNDED_DTYPES:
+                    argument = Cast(argument, "f32")
+                return f"({self.vector(argument)} != pd_splat_{self.kind(argument.dtype)}(0))"
+            case Operation() if value.operand_dtype == "bool":
+                return self._of_masks(value, [self.mask(a, size) for a in value.arguments])
+            case Operation() if is_rounded(value):
+                compared = in_f32(value)
+                assert isinstance(compared, Operation)
+                return self._own_mask(compared, size)
+            case Operation():
+                return f"({c_operation(value, [self.vector(a) for a in value.arguments])})"
+            case Literal() | IndexValue():
+                raise AssertionError("it is uniform, or a number")
+            case _:
+                assert_never(value)
+
+    @staticmethod
+    def _of_masks(value: Operation, arguments: list[str]) -> str:
+        if OPERATIONS[value.name].chooses:
+            where, one, other = arguments
+            return f"(({where} & {one}) | (~{where} & {other}))"
+        if OPERATIONS[value.name].compares:
+            one, other = (f"({a} & 1)" for a in arguments)
+            return f"({one} {INFIX[value.name][0]} {other})"
+        sign = SPELLINGS[value.name].mask
+        return f"({sign}{arguments[0]})" if len(arguments) == 1 else f"({f' {sign} '.join(arguments)})"
+
+    def _argument(self, operation: Operation, argument: Expression) -> str:
+        if isinstance(argument, Literal) and self._takes_number(operation):
+            # The functions for a number take it as a scalar.
+            return self.emitter.expression(argument, self.base)
+        return self.vector(argument)
+
+    @staticmethod
+    def _takes_number(operation: Operation) -> bool:
+        return SPELLINGS[operation.name].of_number and operation.dtype in FLOAT_DTYPES
+
+    def _load(self, access: Access, dtype: str) -> str:
+        registers = self.emitter.registers.get(self.emitter.program.buffer_of[access.array].name)
+        if registers:
+            return variable(registers, self._start(access))[0]
+        place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
+        if self.partial and kind == "f32v" and not self.guard:
+            return f"pd_load_first_{kind}({place}, {self.count})"
+        if self.partial:
+            kind = self.made("u8" if dtype == "bool" else dtype)
+            return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
+        return f"pd_load_{kind}({place})"
+
+    def _start(self, access: Access) -> AffineExpr:
+        return self.emitter.flat(access, self.base)

@@ -1,0 +1,110 @@
+/* Vectors of every dtype with AVX2: what is faster than the text for every instruction set. */
+#ifndef PD_AVX2_VECTORS_H
+#define PD_AVX2_VECTORS_H
+
+#define PD_VECTOR_BYTES 32
+#define PD_OWN_SOME
+#define PD_OWN_STREAMS
+#include "pd_vectors.h"
+
+/* Lanes of four and of eight bytes have masks; shorter ones are copied one by one. `size` and `lanes` are constants. */
+PD_INLINE void pd_load_masked(void *v, const void *p, int64_t low, int64_t high, int size, int lanes)
+{
+    union { __m256i y; __m128i x; char bytes[32]; } r = {_mm256_setzero_si256()};
+    if (size == 8)
+        r.y = _mm256_maskload_epi64((const void *)p, (__m256i)pd_lanes_i64x4(low, high));
+    else if (size == 4 && lanes == 8)
+        r.y = _mm256_maskload_epi32((const void *)p, (__m256i)pd_lanes_i32x8(low, high));
+    else if (size == 4)
+        r.x = _mm_maskload_epi32((const void *)p, (__m128i)pd_lanes_i32x4(low, high));
+    else
+        pd_copy_some(r.bytes, p, low, high, size, lanes);
+    __builtin_memcpy(v, &r, (size_t)(size * lanes));
+}
+
+PD_INLINE void pd_store_masked(void *p, const void *v, int64_t low, int64_t high, int size, int lanes)
+{
+    union { __m256i y; __m128i x; char bytes[32]; } r;
+    __builtin_memcpy(&r, v, (size_t)(size * lanes));
+    if (size == 8)
+        _mm256_maskstore_epi64(p, (__m256i)pd_lanes_i64x4(low, high), r.y);
+    else if (size == 4 && lanes == 8)
+        _mm256_maskstore_epi32(p, (__m256i)pd_lanes_i32x8(low, high), r.y);
+    else if (size == 4)
+        _mm_maskstore_epi32(p, (__m128i)pd_lanes_i32x4(low, high), r.x);
+    else
+        pd_copy_some(p, r.bytes, low, high, size, lanes);
+}
+
+#define PD_MASKED(T, E, C, I, U, V) \
+    PD_INLINE PD_TYPE(T, V) PD_OF(load_some, T, V)(const E *p, int64_t low, int64_t high) \
+    { \
+        PD_TYPE(T, V) v; \
+        pd_load_masked(&v, p, low, high, sizeof(E), V); \
+        return v; \
+    } \
+    PD_INLINE void PD_OF(store_some, T, V)(E *p, int64_t low, int64_t high, PD_TYPE(T, V) v) \
+    { \
+        pd_store_masked(p, &v, low, high, sizeof(E), V); \
+    }
+PD_EACH(PD_MASKED, PD_MASKED, PD_MASKED)
+
+PD_INLINE void pd_stream_bytes(void *p, const void *v, int bytes)
+{
+    union { __m256i y; __m128i x; } r;
+    __builtin_memcpy(&r, v, (size_t)bytes);
+    if (bytes == 32 && (uintptr_t)p % 32 == 0)
+        _mm256_stream_si256(p, r.y);
+    else if (bytes == 16 && (uintptr_t)p % 16 == 0)
+        _mm_stream_si128(p, r.x);
+    else
+        __builtin_memcpy(p, v, (size_t)bytes);
+}
+#define PD_STREAM(T, E, C, I, U, V) \
+    PD_INLINE void PD_OF(stream, T, V)(E *p, PD_TYPE(T, V) v) { pd_stream_bytes(p, &v, sizeof v); }
+PD_EACH(PD_STREAM, PD_STREAM, PD_STREAM)
+
+/* As for floats: the instruction returns its second operand when either is NaN, so a NaN in the first is put back. */
+PD_INLINE pd_f64x4 pd_avx2_max_f64(pd_f64x4 a, pd_f64x4 b)
+{
+    const __m256d x = (__m256d)a, unordered = _mm256_cmp_pd(x, x, _CMP_UNORD_Q);
+    return (pd_f64x4)_mm256_blendv_pd(_mm256_max_pd(x, (__m256d)b), x, unordered);
+}
+PD_INLINE pd_f64x4 pd_avx2_min_f64(pd_f64x4 a, pd_f64x4 b)
+{
+    const __m256d x = (__m256d)a, unordered = _mm256_cmp_pd(x, x, _CMP_UNORD_Q);
+    return (pd_f64x4)_mm256_blendv_pd(_mm256_min_pd(x, (__m256d)b), x, unordered);
+}
+#define pd_max_f64x4 pd_avx2_max_f64
+#define pd_min_f64x4 pd_avx2_min_f64
+#define pd_sqrt_f64x4(v) ((pd_f64x4)_mm256_sqrt_pd((__m256d)(v)))
+#define pd_floor_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
+#define pd_ceil_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
+#define pd_trunc_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#define pd_round_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
+
+/* Conversions of which the compiler makes several instructions. */
+#define pd_f64x4_from_f32x4(v) ((pd_f64x4)_mm256_cvtps_pd((__m128)(v)))
+#define pd_f64x4_from_i32x4(v) ((pd_f64x4)_mm256_cvtepi32_pd((__m128i)(v)))
+
+#define PD_HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define pd_f32x8_from_f16x8(v) ((pd_f32x8)_mm256_cvtph_ps((__m128i)(v)))
+#define pd_f16x8_from_f32x8(v) ((pd_f16x8)_mm256_cvtps_ph((__m256)(v), PD_HALF_NEAREST))
+PD_INLINE pd_f32x4 pd_avx2_f32_from_f16(pd_f16x4 v)
+{
+    __m128i r = _mm_setzero_si128();
+    __builtin_memcpy(&r, &v, sizeof v);
+    return (pd_f32x4)_mm_cvtph_ps(r);
+}
+PD_INLINE pd_f16x4 pd_avx2_f16_from_f32(pd_f32x4 v)
+{
+    const __m128i r = _mm_cvtps_ph((__m128)v, PD_HALF_NEAREST);
+    pd_f16x4 made;
+    __builtin_memcpy(&made, &r, sizeof made);
+    return made;
+}
+#define pd_f32x4_from_f16x4 pd_avx2_f32_from_f16
+#define pd_f16x4_from_f32x4 pd_avx2_f16_from_f32
+#define pd_f16x4_from_f64x4(v) pd_f16x4_from_f32x4(pd_odd_f32x4(v))
+
+#endif

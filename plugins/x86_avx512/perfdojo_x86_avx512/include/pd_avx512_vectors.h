@@ -1,0 +1,124 @@
+/* Vectors of every dtype with AVX-512: what is faster than the text for every instruction set. */
+#ifndef PD_AVX512_VECTORS_H
+#define PD_AVX512_VECTORS_H
+
+#define PD_VECTOR_BYTES 64
+#define PD_OWN_SOME
+#define PD_OWN_STREAMS
+#include "pd_vectors.h"
+
+/* Lanes low <= lane < high as the bits of a mask; 0 <= low < high <= 64. */
+PD_INLINE uint64_t pd_bits(int64_t low, int64_t high) { return (2ull << (high - 1)) - (1ull << low); }
+
+/* A masked load of so many lanes of `size` bytes; all arguments but p and bits are constants. */
+PD_INLINE void pd_load_masked(void *v, const void *p, uint64_t bits, int size, int lanes)
+{
+    union { __m512i z; __m256i y; __m128i x; } r;
+    if (size == 8)
+        r.z = _mm512_maskz_loadu_epi64((__mmask8)bits, p);
+    else if (size == 4 && lanes == 16)
+        r.z = _mm512_maskz_loadu_epi32((__mmask16)bits, p);
+    else if (size == 4)
+        r.y = _mm256_maskz_loadu_epi32((__mmask8)bits, p);
+    else if (size == 2 && lanes == 32)
+        r.z = _mm512_maskz_loadu_epi16((__mmask32)bits, p);
+    else if (size == 2 && lanes == 16)
+        r.y = _mm256_maskz_loadu_epi16((__mmask16)bits, p);
+    else if (size == 2)
+        r.x = _mm_maskz_loadu_epi16((__mmask8)bits, p);
+    else if (lanes == 64)
+        r.z = _mm512_maskz_loadu_epi8((__mmask64)bits, p);
+    else if (lanes == 32)
+        r.y = _mm256_maskz_loadu_epi8((__mmask32)bits, p);
+    else
+        r.x = _mm_maskz_loadu_epi8((__mmask16)bits, p);
+    __builtin_memcpy(v, &r, (size_t)(size * lanes));
+}
+
+PD_INLINE void pd_store_masked(void *p, const void *v, uint64_t bits, int size, int lanes)
+{
+    union { __m512i z; __m256i y; __m128i x; } r;
+    __builtin_memcpy(&r, v, (size_t)(size * lanes));
+    if (size == 8)
+        _mm512_mask_storeu_epi64(p, (__mmask8)bits, r.z);
+    else if (size == 4 && lanes == 16)
+        _mm512_mask_storeu_epi32(p, (__mmask16)bits, r.z);
+    else if (size == 4)
+        _mm256_mask_storeu_epi32(p, (__mmask8)bits, r.y);
+    else if (size == 2 && lanes == 32)
+        _mm512_mask_storeu_epi16(p, (__mmask32)bits, r.z);
+    else if (size == 2 && lanes == 16)
+        _mm256_mask_storeu_epi16(p, (__mmask16)bits, r.y);
+    else if (size == 2)
+        _mm_mask_storeu_epi16(p, (__mmask8)bits, r.x);
+    else if (lanes == 64)
+        _mm512_mask_storeu_epi8(p, (__mmask64)bits, r.z);
+    else if (lanes == 32)
+        _mm256_mask_storeu_epi8(p, (__mmask32)bits, r.y);
+    else
+        _mm_mask_storeu_epi8(p, (__mmask16)bits, r.x);
+}
+
+#define PD_MASKED(T, E, C, I, U, V) \
+    PD_INLINE PD_TYPE(T, V) PD_OF(load_some, T, V)(const E *p, int64_t low, int64_t high) \
+    { \
+        PD_TYPE(T, V) v; \
+        pd_load_masked(&v, p, pd_bits(low, high), sizeof(E), V); \
+        return v; \
+    } \
+    PD_INLINE void PD_OF(store_some, T, V)(E *p, int64_t low, int64_t high, PD_TYPE(T, V) v) \
+    { \
+        pd_store_masked(p, &v, pd_bits(low, high), sizeof(E), V); \
+    }
+PD_EACH(PD_MASKED, PD_MASKED, PD_MASKED)
+
+PD_INLINE void pd_stream_bytes(void *p, const void *v, int bytes)
+{
+    union { __m512i z; __m256i y; __m128i x; } r;
+    __builtin_memcpy(&r, v, (size_t)bytes);
+    if (bytes == 64 && (uintptr_t)p % 64 == 0)
+        _mm512_stream_si512((__m512i *)p, r.z);
+    else if (bytes == 32 && (uintptr_t)p % 32 == 0)
+        _mm256_stream_si256((__m256i *)p, r.y);
+    else if (bytes == 16 && (uintptr_t)p % 16 == 0)
+        _mm_stream_si128((__m128i *)p, r.x);
+    else
+        __builtin_memcpy(p, v, (size_t)bytes);
+}
+#define PD_STREAM(T, E, C, I, U, V) \
+    PD_INLINE void PD_OF(stream, T, V)(E *p, PD_TYPE(T, V) v) { pd_stream_bytes(p, &v, sizeof v); }
+PD_EACH(PD_STREAM, PD_STREAM, PD_STREAM)
+
+/* As for floats: the instruction returns its second operand when either is NaN. */
+PD_INLINE pd_f64x8 pd_avx512_max_f64(pd_f64x8 a, pd_f64x8 b)
+{
+    return (pd_f64x8)_mm512_mask_max_pd((__m512d)a, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q), (__m512d)a, (__m512d)b);
+}
+PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
+{
+    return (pd_f64x8)_mm512_mask_min_pd((__m512d)a, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q), (__m512d)a, (__m512d)b);
+}
+#define pd_max_f64x8 pd_avx512_max_f64
+#define pd_min_f64x8 pd_avx512_min_f64
+#define pd_sqrt_f64x8(v) ((pd_f64x8)_mm512_sqrt_pd((__m512d)(v)))
+/* The numbers that an instruction rounds to are those of a row of the table: current direction is to nearest. */
+#define pd_floor_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
+#define pd_ceil_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
+#define pd_trunc_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
+#define pd_round_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC))
+
+/* Conversions of which the compiler makes several instructions. */
+#define pd_f64x8_from_f32x8(v) ((pd_f64x8)_mm512_cvtps_pd((__m256)(v)))
+#define pd_f64x8_from_i32x8(v) ((pd_f64x8)_mm512_cvtepi32_pd((__m256i)(v)))
+#define pd_f64x8_from_u32x8(v) ((pd_f64x8)_mm512_cvtepu32_pd((__m256i)(v)))
+#define pd_i16x16_from_i32x16(v) ((pd_i16x16)_mm512_cvtepi32_epi16((__m512i)(v)))
+#define pd_u16x16_from_u32x16(v) ((pd_u16x16)_mm512_cvtepi32_epi16((__m512i)(v)))
+
+#define PD_HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+#define pd_f32x16_from_f16x16(v) ((pd_f32x16)_mm512_cvtph_ps((__m256i)(v)))
+#define pd_f16x16_from_f32x16(v) ((pd_f16x16)_mm512_cvtps_ph((__m512)(v), PD_HALF_NEAREST))
+#define pd_f32x8_from_f16x8(v) ((pd_f32x8)_mm256_cvtph_ps((__m128i)(v)))
+#define pd_f16x8_from_f32x8(v) ((pd_f16x8)_mm256_cvtps_ph((__m256)(v), PD_HALF_NEAREST))
+#define pd_f16x8_from_f64x8(v) pd_f16x8_from_f32x8(pd_odd_f32x8(v))
+
+#endif

@@ -1,0 +1,299 @@
+"""Vectors of every dtype give what the interpreter gives, to the bit, and touch no other memory."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Iterator
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+from x86_support import capabilities, generate, needs
+
+from perfdojo_sdk.codegen.c_values import stored_bits
+from perfdojo_sdk.core.domains import ROUNDING, rounded
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, integer_bounds
+from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.operations import OPERATIONS
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.measure.native_runner import NativeRunner
+
+TARGETS = ("x86_avx512", "x86_avx2")
+#: Dtypes of arrays that callers pass.
+INTERFACE = tuple(dtype for dtype in DTYPES if dtype != "tf32")
+CELLS = 80
+"""Elements of each input, more than any vector has lanes."""
+
+
+def drawn(dtype: str, seed: int) -> list[float | int]:
+    """Values of a dtype: its corners, and random ones of all magnitudes."""
+    rng = random.Random(f"{dtype} {seed}")
+    if dtype in FLOAT_DTYPES:
+        corners = [0.0, -0.0, 1.0, -1.5, 2.5, 0.1, 127.5, -129.0, 65504.0, 7e4, 3e38, 1e-7, 3e-8, inf, -inf, nan]
+        found = [rng.choice(corners) for _ in range(CELLS // 2)]
+        found += [rng.uniform(-2, 2) * 10.0 ** rng.randint(-6, 20) for _ in range(CELLS // 2)]
+        return [rounded(value, dtype) for value in rng.sample(found, CELLS)]
+    low, high = integer_bounds(dtype)
+    corners = [low, high, 0, 1, high // 2, low // 2 + 1]
+    return [rng.choice(corners) if rng.random() < 0.4 else rng.randint(low, high) for _ in range(CELLS)]
+
+
+def carried(values: list[float], dtype: str) -> np.ndarray[Any, Any]:
+    if dtype == "bf16":
+        return np.array([stored_bits(v, dtype) if v == v else 0x7FC1 for v in values], np.uint16)
+    return np.array(values, CARRIER[dtype])
+
+
+def numbers(array: np.ndarray[Any, Any], dtype: str) -> list[float]:
+    flat = array.ravel()
+    if dtype == "bf16":
+        flat = (flat.astype(np.uint32) << 16).view(np.float32)
+    return [float(v) if dtype in FLOAT_DTYPES else int(v) for v in flat]
+
+
+class Case:
+    """One program of many statements, each with an output of its own."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, tuple[str, int]] = {}
+        self.outputs: list[str] = []
+        self.lines: list[str] = []
+
+    def read(self, name: str, dtype: str, at: str = "{0}") -> str:
+        self.arrays[f"{name}_{dtype}"] = (dtype, CELLS)
+        return f"{name}_{dtype}[{at}]"
+
+    def result(self, dtype: str, cells: int) -> str:
+        name = f"y{len(self.outputs)}"
+        self.arrays[name] = (dtype, cells)
+        self.outputs.append(name)
+        return name
+
+    def lanes(self, dtype: str, value: str, count: int) -> None:
+        self.lines.append(f"{count}:v {self.result(dtype, count)}[{{0}}] = {value}")
+
+    @property
+    def text(self) -> str:
+        inputs = [name for name in self.arrays if name not in self.outputs]
+        head = f"kernel k({', '.join(inputs)}) -> {', '.join(self.outputs)}"
+        declared = [f"{name} {dtype} [{cells}] heap" for name, (dtype, cells) in self.arrays.items()]
+        return "\n".join([head, *declared, "", *self.lines, ""])
+
+    def check(self, target: str, scalar: int = 0) -> str:
+        """Compile, run between guard pages, compare; ``scalar``: the lines that no vector computes."""
+        needs(target)
+        caps = capabilities(target)
+        program = parse(self.text, caps.dialect())
+        source = generate(self.text, target, "k")
+        flags = [flag for flag in caps.compiler_flags if not flag.startswith("-O")]
+        runner = NativeRunner(("-O1", *flags))
+        artifact = runner.compile(source)
+        assert isinstance(artifact, Artifact), artifact
+        values = {n: drawn(self.arrays[n][0], ord(n[0]))[: self.arrays[n][1]] for n in program.inputs}
+        for name in values:
+            if name.startswith("n_"):  # counts of shifts
+                values[name] = [v % (8 * BYTES[self.arrays[name][0]]) for v in values[name]]
+        given = {name: carried(v, self.arrays[name][0]) for name, v in values.items()}
+        run = runner.run(artifact, RunRequest(inputs=given, executions=("guard_pages",)))
+        assert isinstance(run, Measurement) and run.outputs is not None, run
+        expected = interpret(program, values, ROUNDING, caps.dialect())
+        for name, line in zip(self.outputs, self.lines, strict=True):
+            got = numbers(run.outputs[name], self.arrays[name][0])
+            differ = [(k, a, b) for k, (a, b) in enumerate(zip(got, expected[name], strict=True)) if not same(a, b)]
+            assert not differ, f"{line}: (element, compiled, meant) {differ[:3]}"
+        assert source.code.count("pd_lanes[") == 0 or scalar, re.findall(r".*pd_lanes\[.*", source.code)[:2]
+        return source.code
+
+
+def same(a: float, b: float) -> bool:
+    return (a == b and str(a)[0] == str(b)[0]) or (a != a and b != b)
+
+
+def counts(target: str, *dtypes: str) -> Iterator[int]:
+    """A whole vector, and one with a masked tail."""
+    most = min(capabilities(target).lanes[dtype] for dtype in dtypes)
+    yield most
+    yield max(2, most * 3 // 4 - 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_operations_on_integers_and_bools(target: str) -> None:
+    case = Case()
+    for dtype in (*INTEGER_DTYPES, "bool"):
+        a, b = case.read("a", dtype, "{0}+1"), case.read("b", dtype)
+        for count in counts(target, dtype) if target == TARGETS[0] else [*counts(target, dtype)][1:]:
+            for name, meaning in OPERATIONS.items():
+                if dtype not in meaning.dtypes or name in ("div", "rem", "select"):
+                    continue
+                if name in ("shl", "shr"):
+                    case.lanes(dtype, f"{name}({a}, {case.read('n', dtype)})", count)
+                    continue
+                value = f"{name}({a})" if meaning.arity == 1 else f"{name}({a}, {b})"
+                if meaning.infix:
+                    value = f"{a} {meaning.infix[0]} {b}"
+                if name == "neg":
+                    value = f"-{a}"
+                case.lanes("bool" if meaning.compares else dtype, value, count)
+            chosen = f"select({case.read('c', 'bool')}, {a}, {b})"
+            case.lanes(dtype, chosen, count)
+            if dtype != "bool":
+                case.lanes(dtype, f"{a} - {{0}} + 3", count)
+    case.check(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_operations_on_floats(target: str) -> None:
+    case = Case()
+    for dtype in ("f64", "f32", "f16", "bf16"):
+        a, b = case.read("a", dtype, "{0}+1"), case.read("b", dtype)
+        for count in counts(target, dtype):
+            for value in (
+                *(f"{a} {sign} {b}" for sign in "+-*/"), *(f"{name}({a}, {b})" for name in ("max", "min")),
+                f"max({a}, 0.5)", f"min(2, {b})", f"-{a}", f"abs({a})", f"sqrt({a})", f"floor({a})",
+                f"ceil({a})", f"round({a})", f"trunc({a})", f"select({a} < {b}, {b}, {a} * 2)",
+                f"select(and({a} >= 1, not({case.read('c', 'bool')})), {a}, {{0}})",
+            ):  # fmt: skip
+                case.lanes(dtype, value, count)
+            for sign in ("<", "<=", ">", ">=", "==", "!="):
+                case.lanes("bool", f"{a} {sign} {b}", count)
+    # An operation on f16 or bf16 is rounded before the next one begins.
+    for dtype in ("f16", "bf16"):
+        a, b = case.read("a", dtype), case.read("b", dtype)
+        case.lanes(dtype, f"({a} * {b} + {a}) * {b} - {b}", 8)
+    case.check(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_conversions_between_all_dtypes(target: str) -> None:
+    case = Case()
+    for source in INTERFACE:
+        for into in INTERFACE:
+            # Most of it is one text for all instruction sets.
+            own = "f16" in (source, into) or (source, into) in (("f32", "f64"), ("i32", "f64"))
+            if source != into and (target == TARGETS[0] or own or len(case.lines) % 3 == 0):
+                whole, tail = counts(target, source, into)
+                count = tail if (INTERFACE.index(source) + INTERFACE.index(into)) % 5 == 0 else whole
+                case.lanes(into, f"{into}({case.read('a', source, '{0}+2')})", count)
+    for source in ("f64", "bf16", "i64", "i8"):
+        case.lanes("f32", f"f32(tf32({case.read('a', source)}))", 4)
+    case.check(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_mixed_widths_and_masks_of_several_widths(target: str) -> None:
+    case = Case()
+    a8, a16, a64 = case.read("a", "i8"), case.read("a", "i16"), case.read("a", "f64")
+    b32, c, half = case.read("b", "f32"), case.read("c", "bool"), case.read("a", "bf16")
+    for count in counts(target, "f64"):
+        case.lanes("f64", f"select({a8} < {{0}} - 2, {a64}, f64({b32}))", count)
+        case.lanes("bool", f"and({a64} < 1, or({a8} == 3, {c}))", count)
+        case.lanes("bool", f"({b32} < 1) == ({a16} < 0)", count)
+        case.lanes("bool", f"select({a64} > 0, {c}, {a16} < 0)", count)
+        case.lanes("i64", f"i64({a8} < 4) + i64({half})", count)
+        case.lanes("f32", f"f32(i32({a16}) * i32({a8})) - f32({half} < 1)", count)
+        case.lanes("f32", "f32(index({0}*2+1))", count)
+        case.lanes("i32", f"i32({case.read('b', 'i8', '4')}) * i32({a8})", count)
+    case.check(target)
+
+
+def horizontals(target: str) -> Case:
+    case = Case()
+    for dtype in ("f64", "f32", *INTEGER_DTYPES):
+        for count in counts(target, dtype):
+            for sign in ("+=", "*=", "max=", "min="):
+                out = case.result(dtype, 1)
+                value = case.read("s", dtype, "{0}")
+                case.lines.append(f"{out}[0] = 1\n{count}:v {out}[0] {sign} {value}")
+    return case
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_horizontal_reductions(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = horizontals(target)
+    # Small whole numbers, whose sums and products are exact in any order.
+    monkeypatch.setitem(globals(), "drawn", lambda dtype, seed: [1 + (k * 7) % 3 for k in range(CELLS)])
+    case.check(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lanes_with_conditions_of_their_own(target: str) -> None:
+    case = Case()
+    for dtype in ("f64", "f32", "i16", "i8", "bf16", "bool"):
+        lanes = min(capabilities(target).lanes[dtype], 16)
+        size = 2 * lanes + 3  # the last vector of three is cut off
+        case.arrays["edge_" + dtype] = (dtype, size)
+        out = case.result(dtype, size)
+        flat = f"{{0}}*{lanes}+{{1}}"
+        case.lines.append(
+            f"{size} {out}[{{0}}] = {'0' if dtype == 'bool' else '1'}\n"
+            f"3 {lanes}:v {out}[{flat}] = edge_{dtype}[{flat}] if {flat} < {size}"
+        )
+        out = case.result(dtype, size)
+        case.lines.append(
+            f"{size} {out}[{{0}}] = edge_{dtype}[{{0}}]\n"
+            f"3 {lanes}:v {out}[{flat}-3] = edge_{dtype}[{flat}] if {flat} >= 3 and {flat} < {size}"
+        )
+        if dtype in ("bool", "bf16"):
+            continue
+        out = case.result(dtype, 3)
+        case.lines.append(
+            f"3 {out}[{{0}}] = 7\n"
+            f"3 {lanes}:v {out}[{{0}}] max= edge_{dtype}[{flat}-2] if {flat} >= 2 and {flat} < {lanes + 1}"
+        )
+        out = case.result(dtype, size)
+        case.lines.append(
+            f"{size} {out}[{{0}}] = 2\n"
+            f"2 {lanes}:v {out}[{{1}}] *= edge_{dtype}[{{1}}+1] if {{0}} < 1 and 2*{{1}} <= 5 and {{1}} >= 1"
+        )
+    code = case.check(target)
+    assert "pd_low_lane(" in code and "pd_high_lane(" in code and "pd_store_some_i8x" in code
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_no_vector_computes_is_done_lane_by_lane(target: str) -> None:
+    case = Case()
+    a, b = case.read("a", "i32"), case.read("a", "u64")
+    case.lanes("i32", f"{a} / select({a} == 0, 3, {a})", 4)
+    case.lines.append(f"4:v {case.result('u64', 4)}[{{0}}] = rem({b}, 7)")
+    out = case.result("i32", 4)
+    case.lines.append(f"4 {out}[{{0}}] = 5\n4:v {out}[{{0}}] = {a} / 3 if ({{0}}+1)//2 >= 1")
+    out = case.result("bf16", 1)
+    case.lines.append(f"{out}[0] = 1\n4:v {out}[0] += {case.read('a', 'bf16', '{0}+40')} if {{0}} < 3")
+    code = case.check(target, scalar=3)
+    assert code.count("pd_lanes[0] =") == 2 and code.count("y3[0] = pd_bf16_from") == 3
+
+
+@pytest.mark.parametrize("dtype", ["f64", "i8", "bf16"])
+def test_copies_stream_and_stay_in_registers(dtype: str) -> None:
+    needs("x86_avx512")
+    lanes = capabilities("x86_avx512").lanes[dtype]
+    text = f"""kernel k(x) -> y, z
+x {dtype} [{3 * lanes}] heap
+t {dtype} [3:N,{lanes}] nt
+r {dtype} [2,{lanes}] reg
+y {dtype} [{3 * lanes}] heap
+z {dtype} [{2 * lanes}] heap
+
+3
+| {lanes}:v t[{{0}},{{1}}] = x[{{0}}*{lanes}+{{1}}]
+| {lanes}:v y[{{0}}*{lanes}+{{1}}] = t[{{0}},{{1}}]
+2:u {lanes}:v r[{{0}},{{1}}] = x[{{0}}*{lanes}+{{1}}]
+2:u {lanes}:v z[{{0}}*{lanes}+{{1}}] = r[1-{{0}},{{1}}]
+"""
+    source = generate(text, "x86_avx512", "k")
+    assert f"pd_stream_{dtype}x{lanes}(" in source.code and "pd_stream_fence();" in source.code
+    assert f"pd_{dtype}x{lanes} r_1 = {{0}};" in source.code
+    runner = NativeRunner(capabilities("x86_avx512").compiler_flags)
+    artifact = runner.compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    bits = np.random.default_rng(0).integers(0, 100, 3 * lanes)
+    given = bits.astype(CARRIER[dtype])
+    run = runner.run(artifact, RunRequest(inputs={"x": given}))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    np.testing.assert_array_equal(run.outputs["y"], given)
+    halves = [given[lanes : 2 * lanes], given[:lanes]]
+    np.testing.assert_array_equal(run.outputs["z"], np.concatenate(halves))
