@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -275,6 +276,25 @@ def test_folders_of_another_machine_or_user_stay(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("tempfile.tempdir", str(place))
     guarded_files._remove_abandoned.__wrapped__()
     assert os.listdir(place) == [elsewhere.name]
+
+
+def test_folders_are_made_in_memory_unless_it_is_small_or_shut_or_a_place_was_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {"f_flag": 0, "f_bavail": 1 << 20, "f_frsize": 4096}
+    monkeypatch.setattr(guarded_files, "_IN_MEMORY", str(tmp_path))
+    monkeypatch.setattr(os, "statvfs", lambda path: SimpleNamespace(**found))
+    monkeypatch.setattr("tempfile.tempdir", "/tmp")
+    assert guarded_files._place() == str(tmp_path)
+    for changed in ({"f_flag": os.ST_NOEXEC}, {"f_bavail": 1 << 10}):
+        found |= changed
+        assert guarded_files._place() == "/tmp"
+        found |= {"f_flag": 0, "f_bavail": 1 << 20}
+    tmp_path.chmod(0o777)
+    assert guarded_files._place() == "/tmp"
+    tmp_path.chmod(0o700)
+    monkeypatch.setattr("tempfile.tempdir", "/var/tmp")
+    assert guarded_files._place() == "/var/tmp"
 
 
 def test_a_folder_that_goes_before_its_lock_is_made_again(

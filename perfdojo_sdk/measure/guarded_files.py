@@ -76,7 +76,29 @@ def _held(name: str) -> tuple[_Folder, int]:
 
 
 def _new(name: str) -> _Folder:
-    return tempfile.TemporaryDirectory(prefix=f"{_MARK}{name}-", suffix=_HELD, ignore_cleanup_errors=True)
+    return tempfile.TemporaryDirectory(
+        prefix=f"{_MARK}{name}-", suffix=_HELD, dir=_place(), ignore_cleanup_errors=True
+    )
+
+
+#: Folder of files in memory on Linux, and the free bytes that it needs to be used: more than all that one run,
+#: or one compilation, writes.
+_IN_MEMORY, _ROOM = "/dev/shm", 1 << 30
+
+
+def _place() -> str:
+    """The folder in which these folders are made: in memory if there is one with room from which code may be
+    loaded, unless the user has chosen a place. Making and removing small files on a disk takes a third of the
+    time that the system spends on a run."""
+    usual = tempfile.gettempdir()
+    if usual != "/tmp":
+        return usual
+    with suppress(OSError):
+        about, mode = os.statvfs(_IN_MEMORY), os.stat(_IN_MEMORY).st_mode
+        shut = about.f_flag & os.ST_NOEXEC or mode & stat.S_IWOTH and not mode & stat.S_ISVTX
+        if not shut and os.access(_IN_MEMORY, os.W_OK | os.X_OK) and about.f_bavail * about.f_frsize > _ROOM:
+            return _IN_MEMORY
+    return usual
 
 
 def _try_lock(folder: int) -> bool:
@@ -96,7 +118,11 @@ def _is_open(path: str, opened: int) -> bool:
 @cache
 def _remove_abandoned() -> None:
     """Remove folders that killed processes of this user on this machine have left; once in each process."""
-    top = tempfile.gettempdir()
+    for top in {_place(), tempfile.gettempdir()}:
+        _remove_abandoned_in(top)
+
+
+def _remove_abandoned_in(top: str) -> None:
     with suppress(OSError):
         mode = os.stat(top).st_mode
         if mode & (stat.S_IWGRP | stat.S_IWOTH) and not mode & stat.S_ISVTX:
