@@ -74,6 +74,8 @@ def shipped(plugins: Plugins) -> Iterator[tuple[str, object]]:
     for target in plugins.targets.values():
         yield f"the runner of {target.name}", plugins.runner(target)
         yield f"the generator of {target.name}", plugins.code_generator(target)
+        if plugins.heuristic_pass(target) is not None:
+            yield f"the pass of {target.name}", plugins.heuristic_pass(target)
         for veto in plugins.rules(target).vetoes:
             assert isinstance(veto, GuardedVeto)
             yield f"a veto of {target.name}", veto.veto

@@ -68,6 +68,16 @@ def test_figure_6_of_the_paper() -> None:
     assert "t f32 [8:N,16] heap" in play(joined, "reuse_dims(t, dim=0)").text
 
 
+def test_a_copy_may_read_more_of_an_input_but_not_of_a_temporary() -> None:
+    """Every element of an input is there; one of a temporary may never have been written."""
+    guarded = "8 y[{0}] = 0\n8 y[{0}] = x[{0}] if {0} >= 2"
+    staged = play(program(guarded), "stage_read(s1, array=x)")
+    assert "8 x_r[{0}] = x[{0}]\n8 y[{0}] = x_r[{0}] if {0} >= 2" in tree(staged)
+    partly = "6 t[{0}+2] = x[{0}]\n8 y[{0}] = 0\n8 y[{0}] = t[{0}] if {0} >= 2"
+    refused = RULES.attempt(program(partly), move("stage_read(s2, array=t)"))
+    assert isinstance(refused, Rejection) and refused.code == "PD-T175"
+
+
 SUM = "y[0] = 0\n8 16 y[0] += x[{0}*16+{1}]"
 REGISTER = "r f32 [4] reg\n4:u r[{0}] = x[{0}]\n4:u y[{0}] = r[{0}]"
 ACC_REGISTER = "r f32 [1] reg\nr[0] = 0\n4:u r[0] += x[{0}]\ny[0] = r[0]"
@@ -137,7 +147,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     ),
     "PD-T173": (REGISTER, "", [], "stage_read(s1, array=r)"),
     "PD-T174": (HUGE, "", [], "stage_read(s0, array=x)"),
-    "PD-T175": (CONDITION, "", [], "stage_read(s1, array=x)"),
+    "PD-T175": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}-2] if {0} >= 2", "", [], "stage_read(s1, array=x)"),
     "PD-T181": ("8 y[{0}] = x[{0}]", "", [], "stage_accumulator(s0, array=x)"),
     "PD-T182": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_accumulator(s0, array=t)",

@@ -216,6 +216,26 @@ def _unguarded(facts: Slice) -> Refusal | None:
     return None
 
 
+def _read_in_range(facts: Slice) -> Refusal | None:
+    """A copy may read more of an input than the statements do, as long as it stays inside the array."""
+    site, whole = facts.site, facts.array in facts.site.program.inputs
+    for touch in facts.inside:
+        statement = touch.statement
+        if statement.guard and not (whole and _stays_inside(facts.buffer, touch, site.outer_sizes)):
+            return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
+    return None
+
+
+def _stays_inside(buffer: Buffer, touch: Touch, outer_sizes: tuple[int, ...]) -> bool:
+    """True if a touch stays inside its array in all iterations, whatever the statement's condition says."""
+    sizes = outer_sizes + touch.sizes
+    for form, size in zip(touch.access.subscripts, buffer.shape, strict=True):
+        low, high = form.bounds(sizes)
+        if low < 0 or high >= size or any(q.dividend.bounds(sizes)[0] < 0 for q, _ in form.quotients):
+            return False
+    return True
+
+
 CONDITIONAL = (
     "the array is used under a condition",
     "{statement} does not touch it in every iteration, the copy would",
@@ -302,7 +322,15 @@ class StageRead(Analysed[Slice]):
         ),
         Requirement("PD-T173", *NAMED_CELLS, established_by=("set_location",)),
         Requirement("PD-T174", *TOO_LARGE, established_by=SMALLER),
-        Requirement("PD-T175", *CONDITIONAL, established_by=UNCONDITIONAL),
+        Requirement(
+            "PD-T175",
+            "the array is used under a condition",
+            "{statement} does not touch {access} in every iteration, the copy would",
+            "split the scopes so that the condition goes away; an input that the subscripts never leave "
+            "needs no condition",
+            _read_in_range,
+            established_by=UNCONDITIONAL,
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:

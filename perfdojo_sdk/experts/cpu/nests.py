@@ -86,7 +86,7 @@ def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play],
     if not gained:
         return [], decisions
     contract(play)
-    transpose(play)
+    transpose(play, outermost=True)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers)
     for node in [node for node in play.program.body if isinstance(node, Scope)]:
@@ -177,7 +177,7 @@ def _lane(work: Work, lanes: int) -> int | None:
         return None
     along = [l for l, size in enumerate(work.sizes) if size > 1 and work.walks_along(l)]
     moves = [l for l in along if work.strides[0][l] == 1]
-    return max(moves or along, key=lambda level: (min(work.sizes[level], lanes), level), default=None)
+    return max(moves if work.reduced else moves or along, key=lambda level: (min(work.sizes[level], lanes), level), default=None)
 
 
 def _farthest(work: Work, reduced: tuple[int, ...]) -> int:

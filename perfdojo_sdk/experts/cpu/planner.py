@@ -60,7 +60,7 @@ class _Planner:
             settle_buffers(game)
             if all(game.program != other.program for other in games):
                 games.append(game.trace)
-        return Plan(tuple(self.decisions), tuple(games))
+        return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
 
     def _as_a_whole(self) -> list[Trace]:
         """The games of the expert that knows the whole program; none where there is none."""

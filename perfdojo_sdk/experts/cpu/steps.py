@@ -55,14 +55,14 @@ def outermost(play: Play, place: str, access: Access) -> str:
     return place
 
 
-def transpose(play: Play) -> None:
+def transpose(play: Play, outermost: bool = False) -> None:
     """Transpose copies of rows to columns in registers, square by square, if the target supports that.
 
-    The outermost loops are left for threads.
+    The outermost loops are left for threads, unless ``outermost`` says otherwise.
     """
     for suffix in _transposing(play):
         for scope in play.scopes():
-            if play.around(scope.id):
+            if outermost or play.around(scope.id):
                 play.may("annotate_scope", scope.id, suffix=suffix)
 
 

@@ -1,0 +1,289 @@
+"""The planner of the expert for vectors and caches: parts, reasons, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+import pytest
+from command_line import Outcome
+from test_made_targets import target
+
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.experts.balance import shares
+from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
+from perfdojo_sdk.experts.cpu.contractions import play_contractions
+from perfdojo_sdk.experts.cpu.filters import play_filters
+from perfdojo_sdk.experts.cpu.parts import part, replay
+from perfdojo_sdk.experts.cpu.planner import plan
+from perfdojo_sdk.experts.cpu.row_kernels import play_rows
+from perfdojo_sdk.experts.cpu.steps import settle_buffers
+from perfdojo_sdk.hookspecs.services import Plan
+from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library.verification import VerificationCache, dependence, exact
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.testing.programs import random_program
+from perfdojo_sdk.testing.user_programs import user_program
+
+Cli = Callable[..., Outcome]
+
+TARGET = target(vector_registers=32, peak_gflops={"f32": 100.0})
+RULES = Rules(TARGET.dialect, GENERIC)
+
+#: Programs with what the experts of single shapes do not know.
+PADDED = """kernel padded(x, f) -> y
+x f32 [1,4,10,10] heap
+f f32 [8,4,3,3] heap
+y f32 [1,8,10,10] heap
+
+1 8 10 10
+| y[{0},{1},{2},{3}] = 0
+| 4 3 3 y[{0},{1},{2},{3}] += x[{0},{4},{2}+{5}-1,{3}+{6}-1] * f[{1},{4},{5},{6}] if {2}+{5} >= 1 and \
+{3}+{6} >= 1 and {2}+{5} <= 10 and {3}+{6} <= 10
+"""
+PADDED_ROWS = """kernel padded_rows(x, f) -> y
+x f32 [4,10] heap
+f f32 [8,4,3] heap
+y f32 [8,10] heap
+
+8 10
+| y[{0},{1}] = 0
+| 4 3 y[{0},{1}] += x[{2},{1}+{3}-1] * f[{0},{2},{3}] if {1}+{3} >= 1 and {1}+{3} <= 10
+"""
+ATTENTION = """kernel attention(q, k, v) -> o
+q f32 [16,8] heap
+k f32 [16,8] heap
+v f32 [16,8] heap
+s f32 [16,16] heap
+m f32 [16] heap
+e f32 [16,16] heap
+t f32 [16] heap
+o f32 [16,8] heap
+
+16 16
+| s[{0},{1}] = 0
+| 8 s[{0},{1}] += q[{0},{2}] * k[{1},{2}]
+16
+| m[{0}] = -inf
+| 16 m[{0}] max= s[{0},{1}]
+16 16 e[{0},{1}] = exp(s[{0},{1}] - m[{0}])
+16
+| t[{0}] = 0
+| 16 t[{0}] += e[{0},{1}] / m[{0}]
+16 8
+| o[{0},{1}] = t[{0}]
+| 16 o[{0},{1}] += e[{0},{2}] * v[{2},{1}]
+"""
+COPIED = """kernel copied(x, f) -> y
+x f32 [4,8,8] heap
+f f32 [8,4,3,3] heap
+p f32 [4,9,9] heap
+y f32 [8,4,4] heap
+
+4
+| 9 9 p[{0},{1},{2}] = 0
+| 8 8 p[{0},{1}+1,{2}+1] = x[{0},{1},{2}]
+8 4 4
+| y[{0},{1},{2}] = 0
+| 4 3 3 y[{0},{1},{2}] += p[{3},{1}*2+{4},{2}*2+{5}] * f[{0},{3},{4},{5}]
+"""
+COLUMNS = """kernel columns(x) -> y
+x f32 [40,24] heap
+y f32 [24] heap
+
+24
+| y[{0}] = 0
+| 40 y[{0}] += x[{1},{0}]
+"""
+TURNED = """kernel turned(x, b) -> y
+x f32 [30,70] heap
+b f32 [30] heap
+y f32 [70,30] heap
+
+70 30 y[{0},{1}] = x[{1},{0}] + b[{1}]
+"""
+TRIANGLE = """kernel triangle(x) -> y
+x f32 [16,16] heap
+y f32 [16] heap
+
+16
+| y[{0}] = 0
+| 16 y[{0}] += x[{1},{0}] if {0}-{1} >= 0
+"""
+SCAN = """kernel scan(x) -> y
+x f32 [8,16] heap
+y f32 [8,16] heap
+
+8
+| y[{0},0] = x[{0},0]
+| 15 y[{0},{1}+1] = y[{0},{1}] + x[{0},{1}+1]
+"""
+PROGRAMS = {p.split("(")[0][7:]: p for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN)}
+
+
+def planned(text: str) -> Plan:
+    return plan(parse(text), RULES, TARGET)
+
+
+def passes(game: Trace, seed: int = 0) -> bool:
+    """True if the game passes the exact and the dependence leg."""
+    return exact(game, RULES, seed).passed and dependence(game, RULES, VerificationCache()).passed
+
+
+def heads(program: Program, suffix: str) -> int:
+    """The number of scopes with a suffix."""
+    return sum(scope.suffix == suffix for _, scope in program.scopes)
+
+
+# -- it never fails ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_planner_plays_anything(seed: int) -> None:
+    """Random programs of the whole language, and formulas of users: no error, and both legs pass."""
+    for program in (random_program(Random(seed), whole_language=bool(seed % 2)), user_program(seed)):
+        for game in plan(program, RULES, TARGET).games[:1]:
+            assert game.root == program and passes(game, seed), program.text
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_every_plan_passes(name: str) -> None:
+    found = planned(PROGRAMS[name])
+    assert found.games and found.decisions
+    assert all(passes(game) for game in found.games)
+
+
+# -- what it decides -----------------------------------------------------------------------------------
+
+
+def test_what_one_expert_knows_is_left_to_it() -> None:
+    """The games of whole contractions and of rows are those of their experts, move by move."""
+    operators = load_plugins().operators
+    for text in ("matmul[8,24,16]", "conv2d[1,3,9,9,16,3]", "softmax[4,600]", "layernorm[3,1000]", "add[16,64]"):
+        root = select(text, operators, TARGET.dialect)[0].program
+        known = [*play_contractions(root, RULES, TARGET), *play_filters(root, RULES, TARGET)]
+        known = known or play_rows(root, RULES, TARGET)
+        for play in known:
+            settle_buffers(play)
+        assert [play.trace.moves for play in known] == [game.moves for game in plan(root, RULES, TARGET).games]
+
+
+@pytest.mark.parametrize("text", [PADDED, PADDED_ROWS])
+def test_the_inside_of_a_padded_convolution_has_no_condition(text: str) -> None:
+    found = planned(text)
+    nodes = [node for _, node in found.games[0].program.walk()]
+    assert not any(node.guard for node in nodes if isinstance(node, Statement))
+    assert heads(found.games[0].program, "v") >= 3, "every border has vectors, too"
+    assert any(d.rule == "lay out operands" and d.place == "f" for d in found.decisions)
+    inside = [d.numbers["inside"] for d in found.decisions if d.choice.startswith("split off")]
+    assert inside and all(0.5 <= float(share) <= 1 for share in inside)
+
+
+def test_a_triangle_keeps_its_condition_and_the_plan_says_so() -> None:
+    found = planned(TRIANGLE)
+    assert [d.choice for d in found.decisions if d.rule == "split conditions"] == ["the condition stays"]
+    assert "if" in found.games[0].program.text
+
+
+def test_two_contractions_are_two_parts() -> None:
+    found = planned(ATTENTION)
+    assert [d.choice for d in found.decisions if d.rule == "parts"] == ["contraction", "rows", "contraction"]
+
+
+def test_rows_are_added_in_the_order_of_memory() -> None:
+    """A sum over the first axis: lanes along the last one, in vectors."""
+    (sums,) = [d for d in planned(COLUMNS).decisions if "reduced" in d.numbers and d.numbers["reduced"] == 40]
+    assert sums.choice.startswith("lanes along {0}")
+    assert "8:v" in planned(COLUMNS).games[0].program.text
+
+
+def test_a_transposed_operand_is_turned_square_by_square() -> None:
+    assert heads(planned(TURNED).games[0].program, "t") > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        (PADDED, {Kind.MAP, Kind.CONTRACTION}),
+        (COLUMNS, {Kind.MAP, Kind.REDUCTION}),
+        (TURNED, {Kind.TRANSPOSE}),
+        (SCAN, {Kind.MAP, Kind.SCAN}),
+        (
+            "kernel w(x) -> y\nx f32 [9] heap\ny f32 [8] heap\n\n8\n| y[{0}] = 0\n| 2 y[{0}] += x[{0}+{1}]\n",
+            {Kind.MAP, Kind.WINDOW},
+        ),
+        ("kernel g(x) -> y\nx f32 [4] heap\ny f32 [8] heap\n\n8 y[{0}] = x[{0}//2]\n", {Kind.GATHER}),
+    ],
+)
+def test_classes_come_from_subscripts(text: str, kinds: set[Kind]) -> None:
+    assert set().union(*[nest.kinds for nest in facts_of(parse(text), TARGET)]) == kinds
+
+
+def test_reuse_counts_the_uses_of_an_element() -> None:
+    (nest,) = facts_of(parse(PROGRAMS["columns"]), TARGET)
+    assert [dict(work.reuse) for work in nest.works] == [{"y": 1}, {"y": 40, "x": 1}]
+    assert nest.bytes == 4 * (40 * 24 + 24) and nest.flops == 40 * 24
+
+
+# -- parts ---------------------------------------------------------------------------------------------
+
+
+def test_a_part_is_a_program_of_its_own() -> None:
+    root = parse(ATTENTION)
+    middle = part(root, root.body[1:3])
+    assert middle.inputs == ("s",) and middle.outputs == ("m", "e")
+    assert [b.name for b in middle.buffers] == ["s", "m", "e"]
+
+
+def test_the_whole_program_may_have_other_names() -> None:
+    """Both parts stage ``x`` and call the copy alike; the second copy gets another name in the whole."""
+    text = "kernel two(x) -> y, z\nx f32 [8] heap\ny f32 [8] heap\nz f32 [8] heap\n\n"
+    root = parse(text + "8 y[{0}] = x[{0}] + 1\n8 z[{0}] = x[{0}] * 2\n")
+    whole = Play(root, RULES)
+    for node in root.body:
+        play = Play(part(root, (node,)), RULES)
+        copy = play.stage("stage_read", node.id, "x").copy
+        play.split(copy, 4)
+        replay(whole, play.trace)
+    assert [b.name for b in whole.program.buffers][3:] == ["x_r", "x_r_2"]
+    assert whole.program.tree_lines.splitlines()[2].startswith("2 4 x_r_2[")
+
+
+# -- threads -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("threads", "balance"), [(1, 1.0), (8, 1.0), (64, 1.0), (128, 0.5), (48, 2 / 3)])
+def test_balance_is_worked_out_without_running(threads: int, balance: float) -> None:
+    text = "kernel b(x) -> y\nx f32 [64,4] heap\ny f32 [64,4] heap\n\n64:p 4 y[{0},{1}] = x[{0},{1}]\n"
+    (share,) = shares(parse(text), TARGET.dialect, threads)
+    assert (share.place, share.iterations) == ("s0", 64) and share.balance == pytest.approx(balance)
+
+
+# -- the command ---------------------------------------------------------------------------------------
+
+
+def test_explain_plan_prints_decisions_with_reasons(cli: Cli, tmp_path: Any) -> None:
+    from perfdojo_sdk.plugins import load_plugins as load
+
+    able = [t.name for t in load().targets.values() if "x86" in t.name]
+    if not able:
+        pytest.skip("needs a target with this expert")
+    file = tmp_path / "padded.dojo"
+    file.write_text(PADDED)
+    words = ("explain-plan", str(file), "--target", able[0], "--threads", "8")
+    outcome = cli(*words, plugins=able[0])
+    assert outcome.code == 0, outcome.err
+    assert "split off" in outcome.out and "the condition holds in most" in outcome.out
+    data = cli(*words, "--json", plugins=able[0]).data
+    assert data["threads"] == 8 and data["games"] and data["shares"]
+    assert all(d["rule"] and d["choice"] and d["reason"] for d in data["decisions"])
+
+
+def test_a_target_whose_expert_does_not_tell(cli: Cli) -> None:
+    outcome = cli("explain-plan", "softmax[8,16]", "--target", "paper")
+    assert outcome.code == 3 and "PD-G016" in outcome.err
