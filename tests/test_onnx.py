@@ -120,7 +120,7 @@ def test_results_are_kept_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixt
 
 
 def test_every_operator_has_a_rule_a_body_or_a_reason() -> None:
-    """Of the standard as it stands: nothing ends in a message that says no more than "not supported"."""
+    """In the newest standard, nothing ends in a message that says no more than "not supported"."""
     reasons = {name for names in REASONS.values() for name in names}
     schemas = {s.name: s for s in onnx.defs.get_all_schemas() if s.domain == ""}
     bodies = {name for name, s in schemas.items() if s.has_function or s.has_context_dependent_function}

@@ -1,4 +1,4 @@
-"""From a model of the standard to a graph of kernels: node by node, by rules, functions expanded.
+"""Lowering of a model of the standard to a graph of kernels: node by node, by rules, functions expanded.
 
 A node without a rule whose operator is a function of the standard, or of the model, becomes the nodes of its
 body. What cannot be lowered is collected with its reason, and the walk goes on, so that a report is whole.

@@ -30,6 +30,7 @@ MAX_NODES = 10**6
 MAX_DEPTH = 64
 #: Most elements of a declared tensor.
 MAX_ELEMENTS = 2**48
+MAX_NAME = 1000
 #: Most bytes of data in other files.
 MAX_EXTERNAL_BYTES = 1 << 40
 
@@ -99,6 +100,8 @@ def _check_names(graph: Any) -> None:
     for text in texts:
         if not isinstance(text, str):
             raise Malformed(f"the name {ascii(text)[:80]} is no text", "its bytes are no UTF-8")
+        if len(text) > MAX_NAME:
+            raise Malformed(f"a name of {len(text)} characters", f"names have at most {MAX_NAME}")
 
 
 def _subgraphs(body: Any) -> Iterator[tuple[Any, int]]:
