@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 #: Command -> its line in the overview. The code is ``command`` in the module of the same name.
 COMMANDS: Mapping[str, str] = {
     "build-library": "build, verify and measure a library of kernels for a target",
+    "optimize": "build a model: lower it to kernels, build, verify and measure each, package all",
     "tune": "search for the fastest program of a kernel, and keep everything that was tried",
     "train": "train an agent on kernels of one or more targets, for `tune --search perfllm --agent FILE`",
     "agents": "say what a trained agent is and how it came about",

@@ -49,7 +49,7 @@ def read_bounded(path: Path, most_bytes: int, inside: Path | None = None) -> byt
 
 
 def write_whole(
-    path: Path, content: str | bytes | Iterable[str], inside: Path | None = None, mode: int = 0o666
+    path: Path, content: str | bytes | Iterable[str | bytes], inside: Path | None = None, mode: int = 0o666
 ) -> None:
     """Write beside ``path`` and rename, so that no reader ever sees half a file.
 

@@ -12,9 +12,12 @@ from hashlib import sha256
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner, RunRequest
+from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.plugins import Plugins
 
 
@@ -34,10 +37,15 @@ class CompiledKernels:
         """Calls of the compiler; kernels that are prepared together share one."""
 
     @classmethod
-    def of(cls, plugins: Plugins, target: str) -> CompiledKernels:
-        """For a target; :class:`UnavailableError` when it cannot run here."""
+    def of(cls, plugins: Plugins, target: str, forks: bool = False) -> CompiledKernels:
+        """For a target. ``forks``: run in forks of this process, if the runner can, which then must have no
+        other threads. :class:`UnavailableError` when the target cannot run here."""
         found = plugins.target(target)
-        return cls(plugins.guarded_generator(found), plugins.guarded_runner(found))
+        runner = plugins.guarded_runner(found)
+        native = plugins.runner(found) if forks else None
+        if isinstance(native, NativeRunner):
+            runner = replace(native, forks=True)
+        return cls(plugins.guarded_generator(found), runner)
 
     def source(self, program: Program) -> KernelSource:
         """The code of a program; :class:`Refused` if the target does not generate it."""
@@ -76,10 +84,14 @@ class CompiledKernels:
     def __call__(self, program: Program, inputs: Sequence[Array]) -> list[Array]:
         """Run a program; :class:`Refused` if the target does not run it."""
         self.prepare([program])
-        given = dict(zip(program.inputs, inputs, strict=True))
+        given = {
+            name: array.view(CARRIER[program.buffer_of[name].dtype])
+            for name, array in zip(program.inputs, inputs, strict=True)
+        }
         found = self._runner.run(self._artifacts[symbol_of(program)], RunRequest(inputs=given))
         if isinstance(found, Failure):
             what = f"kernel {program.name} does not run: {found.reason}: {found.detail[:300]}"
             raise Refused(Reason.TARGET, what)
         assert found.outputs is not None, "outputs were asked for"
-        return [found.outputs[name] for name in program.outputs]
+        dtypes = {name: numpy_dtype(program.buffer_of[name].dtype) for name in program.outputs}
+        return [found.outputs[name].view(dtype) for name, dtype in dtypes.items()]

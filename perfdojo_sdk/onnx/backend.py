@@ -31,7 +31,7 @@ _kernels: dict[str, CompiledKernels] = {}
 
 
 def executor(device: str) -> Execute:
-    """What runs kernels on a device; kernels of one device share their compiled code."""
+    """The executor of a device; kernels of one device share their compiled code."""
     if device == INTERPRETER:
         return interpreted
     if device not in _kernels:

@@ -1,4 +1,4 @@
-"""From a model of the standard to a graph of kernels: node by node, by rules, functions expanded.
+"""Lowering of a model of the standard to a graph of kernels: node by node, by rules, functions expanded.
 
 A node without a rule whose operator is a function of the standard, or of the model, becomes the nodes of its
 body. What cannot be lowered is collected with its reason, and the walk goes on, so that a report is whole.
@@ -17,7 +17,7 @@ import onnx
 from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
-from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import RULES
 from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
@@ -244,8 +244,11 @@ class _Lowering:
             operation = Operation(
                 self.builder, node.op_type, version, operands, {**_defaults(node, opsets), **given}, wanted
             )
-            made = rule(operation)
-            return [made] if isinstance(made, Value) else list(made)
+            try:
+                made = rule(operation)
+                return [made] if isinstance(made, Value) else list(made)
+            except Expand:
+                pass
         return self.expanded(node, operands, given, opsets)
 
     @staticmethod

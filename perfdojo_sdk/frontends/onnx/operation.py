@@ -13,6 +13,10 @@ Rule: TypeAlias = "Callable[[Operation], Value | Sequence[Value | None]]"
 """Makes the results of an operator; None for an optional one that is not asked for."""
 
 
+class Expand(Exception):
+    """A rule does not take the node; the body of its function does."""
+
+
 class Operation:
     """A node: its operands by number, its attributes by name."""
 

@@ -28,7 +28,8 @@ class Prepared:
         given = {tensor.name for tensor in self.model.graph.initializer}
         self.inputs = tuple(v.name for v in self.model.graph.input if v.name not in given)
         self.outputs = tuple(v.name for v in self.model.graph.output)
-        self._shape_like: tuple[str, ...] = ()
+        self.shape_like: tuple[str, ...] = ()
+        """Inputs whose values decide about shapes, as far as calls have shown."""
         self._graphs: OrderedDict[Hashable, Graph] = OrderedDict()
         self.lowerings = 0
         """The number of times that the model was lowered; equal keys reuse a graph."""
@@ -59,14 +60,14 @@ class Prepared:
             if key in self._graphs:
                 self._graphs.move_to_end(key)
                 return self._graphs[key]
-            known = {name: arrays[name] for name in self._shape_like}
+            known = {name: arrays[name] for name in self.shape_like}
             try:
                 graph = self._lowered(arrays, known)
             except ValueNeeded as needed:
-                more = needed.inputs - set(self._shape_like)
+                more = needed.inputs - set(self.shape_like)
                 if not more <= set(arrays):
                     raise
-                self._shape_like = tuple(sorted({*self._shape_like, *more}))
+                self.shape_like = tuple(sorted({*self.shape_like, *more}))
                 continue
             self._graphs[key] = graph
             if len(self._graphs) > MOST_GRAPHS:
@@ -75,7 +76,7 @@ class Prepared:
 
     def _key(self, arrays: Mapping[str, Array]) -> Hashable:
         types = tuple((arrays[name].shape, arrays[name].dtype.str) for name in self.inputs)
-        return types, tuple((name, arrays[name].tobytes()) for name in self._shape_like)
+        return types, tuple((name, arrays[name].tobytes()) for name in self.shape_like)
 
     def _lowered(self, arrays: Mapping[str, Array], known: Mapping[str, Array]) -> Graph:
         self.lowerings += 1

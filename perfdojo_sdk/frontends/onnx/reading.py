@@ -30,6 +30,7 @@ MAX_NODES = 10**6
 MAX_DEPTH = 64
 #: Most elements of a declared tensor.
 MAX_ELEMENTS = 2**48
+MAX_NAME = 1000
 #: Most bytes of data in other files.
 MAX_EXTERNAL_BYTES = 1 << 40
 
@@ -80,12 +81,27 @@ def checked(model: Any) -> Any:
                 raise Malformed(f"the model has more than {MAX_NODES} nodes")
             if depth > MAX_DEPTH:
                 raise Malformed(f"subgraphs stand more than {MAX_DEPTH} deep")
+            _check_names(graph)
     for tensor in model.graph.initializer:
         check_size(tensor.dims, f"initializer {shown(tensor.name)}")
     if model.graph.sparse_initializer:
         raise Refused(Reason.TYPE, "sparse initializers")
     _defined_in_order(model.graph)
     return model
+
+
+def _check_names(graph: Any) -> None:
+    """Refuse names that are no text: protobuf hands such bytes on."""
+    names = [*graph.input, *graph.output, *getattr(graph, "initializer", ())]
+    texts = [getattr(each, "name", each) for each in names]
+    for node in graph.node:
+        texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
+        texts += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
+    for text in texts:
+        if not isinstance(text, str):
+            raise Malformed(f"the name {ascii(text)[:80]} is no text", "its bytes are no UTF-8")
+        if len(text) > MAX_NAME:
+            raise Malformed(f"a name of {len(text)} characters", f"names have at most {MAX_NAME}")
 
 
 def _subgraphs(body: Any) -> Iterator[tuple[Any, int]]:

@@ -196,7 +196,7 @@ class _Run:
     step: int
     count: int
     taps: Taps
-    """Of the first element."""
+    """Those of the first element."""
     moves: int
     """Step of the taps' places."""
 

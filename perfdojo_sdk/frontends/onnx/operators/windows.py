@@ -10,13 +10,14 @@ from perfdojo_sdk.graph.operators import convolutions, pooling, windows
 from perfdojo_sdk.graph.refusals import Malformed
 
 
-def _kernel_fits(n: Operation) -> None:
-    if n.has("kernel_shape") and tuple(n.ints("kernel_shape")) != n[1].shape[2:]:
-        raise Malformed(f"kernel_shape is {n.ints('kernel_shape')}, the filters are {n[1].text}")
+def kernel_fits(n: Operation, filters: int = 1) -> None:
+    """Refuse an attribute that is not the shape of the filters, operand number ``filters``."""
+    if n.has("kernel_shape") and tuple(n.ints("kernel_shape")) != n[filters].shape[2:]:
+        raise Malformed(f"kernel_shape is {n.ints('kernel_shape')}, the filters are {n[filters].text}")
 
 
 def _conv(n: Operation) -> Value:
-    _kernel_fits(n)
+    kernel_fits(n)
     return convolutions.conv(
         n.b, n[0], n[1], n.maybe(2), n.ints("strides"), n.ints("dilations"), n.ints("pads"),
         n.text("auto_pad"), n.whole("group"),
@@ -24,7 +25,7 @@ def _conv(n: Operation) -> Value:
 
 
 def _conv_transpose(n: Operation) -> Value:
-    _kernel_fits(n)
+    kernel_fits(n)
     return convolutions.conv_transpose(
         n.b, n[0], n[1], n.maybe(2), n.ints("strides"), n.ints("dilations"), n.ints("pads"),
         n.text("auto_pad"), n.whole("group"), n.ints("output_padding"), n.ints("output_shape"),

@@ -1,0 +1,261 @@
+"""The node tests of the ONNX standard, on the interpreter or on the kernels of a target.
+
+    python benchmarks/onnx_tests.py --device INTERPRETER [--state build/onnx_tests] [--only NAME] [--again]
+        [--expanded] [--initialisers] [--part 0.1 --seed 0] [--reasons] [--json]
+
+Each test ends as *passed*, *refused* with the class of its reason, *wrong* (another result than the
+standard's), or *crashed* (any other exception, or out of time). ``--initialisers`` hands inputs on which
+shapes depend in as constants of the model; by default they come at run time. ``--part`` takes a seeded part.
+Kernels of 50 tests share a compilation. Results are kept in the folder of ``--state``; after an interruption
+the same command goes on, and ``--again`` starts over. The exit code is 4 if a result is wrong or crashed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import sys
+import time
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import numpy_helper
+from onnx.backend.test.loader import load_model_tests
+from onnx.backend.test.runner import Runner
+
+from perfdojo_sdk.frontends.onnx.lowering import Unsupported
+from perfdojo_sdk.frontends.onnx.prepared import Prepared
+from perfdojo_sdk.graph.graph import Array, Graph
+from perfdojo_sdk.graph.refusals import Refused
+from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
+from perfdojo_sdk.models.kernels import CompiledKernels
+
+PASSED, REFUSED, WRONG, CRASHED = "passed", "refused", "wrong", "crashed"
+#: Tests whose kernels are compiled together.
+BATCH = 50
+#: Seconds for one test.
+LIMIT_S = 60
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of one test."""
+
+    name: str
+    outcome: str
+    reason: str = ""
+    """The class of a refusal."""
+    detail: str = ""
+    operators: tuple[str, ...] = ()
+    kernels: int = 0
+    """Compiled or interpreted kernels that ran."""
+    seconds: float = 0.0
+
+
+def tests(expanded: bool = False) -> list[Any]:
+    """The standard's tests of nodes; those of expanded functions instead, if asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of NumPy, while the tests compute what they expect
+        found = load_model_tests(kind="node")
+    return [test for test in found if ("_expanded" in test.name) == expanded]
+
+
+def plain(value: Any) -> Any:
+    return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
+
+
+class Case:
+    """A test on its way to a result."""
+
+    def __init__(self, test: Any, initialisers: bool) -> None:
+        self.test, self._initialisers = test, initialisers
+        self.operators = tuple(sorted({node.op_type for node in test.model.graph.node}))
+        self.runs: list[tuple[Graph, dict[str, Array], list[Any]]] = []
+
+    def lower(self) -> None:
+        """The graph of each set of inputs, with what is expected of it."""
+        prepared = Prepared(self.test.model)
+        for inputs, expected in self.test.data_sets:
+            arrays = prepared.arrays([plain(each) for each in inputs])
+            graph = prepared.graph(arrays)
+            if self._initialisers and prepared.shape_like:
+                constant = _with_constants(self.test.model, {n: arrays[n] for n in prepared.shape_like})
+                fixed = Prepared(constant)
+                arrays = {name: arrays[name] for name in fixed.inputs}
+                graph = fixed.graph(arrays)
+            self.runs.append((graph, arrays, [plain(each) for each in expected]))
+
+    def judge(self, execute: Execute) -> None:
+        """Run all sets; AssertionError for another result than the standard's."""
+        for graph, arrays, expected in self.runs:
+            found = run_graph(graph, arrays, execute)
+            Runner.assert_similar_outputs(expected, found, self.test.rtol, self.test.atol)
+
+    @property
+    def kernels(self) -> int:
+        return sum(len(graph.nodes) for graph, _, _ in self.runs)
+
+
+def _with_constants(model: Any, values: dict[str, Array]) -> Any:
+    """The model with some inputs as initialisers."""
+    changed = onnx.ModelProto()
+    changed.CopyFrom(model)
+    kept = [value for value in changed.graph.input if value.name not in values]
+    del changed.graph.input[:]
+    changed.graph.input.extend(kept)
+    changed.graph.initializer.extend(numpy_helper.from_array(a, name) for name, a in values.items())
+    return changed
+
+
+@contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    """TimeoutError after so many seconds."""
+
+    def late(*_: Any) -> None:
+        raise TimeoutError(f"not finished after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, late)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def guarded(case: Case, work: Any) -> Result | None:
+    """The result if ``work`` ends one; None if the test goes on."""
+    try:
+        with warnings.catch_warnings(), time_limit(LIMIT_S):
+            warnings.simplefilter("ignore")
+            work()
+    except Unsupported as refused:
+        first = refused.refusals[0]
+        return Result(case.test.name, REFUSED, first.reason.name, first.text, case.operators)
+    except Refused as refused:
+        return Result(case.test.name, REFUSED, refused.reason.name, refused.what, case.operators)
+    except AssertionError as differs:
+        said = " ".join(str(differs).split())[:400]
+        return Result(case.test.name, WRONG, "", said, case.operators)
+    except Exception as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())[:400]
+        return Result(case.test.name, CRASHED, "", said, case.operators)
+    return None
+
+
+def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Iterator[Result]:
+    """The results of a batch of tests, whose kernels share a compilation."""
+    cases = [Case(test, initialisers) for test in found]
+    going = []
+    for case in cases:
+        ended = guarded(case, case.lower)
+        if ended:
+            yield ended
+        elif not isinstance(execute, CompiledKernels):
+            going.append(case)
+        else:
+            programs = [p for graph, _, _ in case.runs for p in graph.programs]
+            ended = guarded(case, lambda programs=programs: [execute.source(p) for p in programs])
+            if ended:
+                yield ended
+            else:
+                going.append(case)
+    if isinstance(execute, CompiledKernels) and going:
+        together = [p for case in going for graph, _, _ in case.runs for p in graph.programs]
+        execute.prepare(list({p.text: p for p in together}.values()))
+    for case in going:
+        begin = time.perf_counter()
+        ended = guarded(case, lambda case=case: case.judge(execute))
+        seconds = round(time.perf_counter() - begin, 3)
+        yield ended or Result(case.test.name, PASSED, "", "", case.operators, case.kernels, seconds)
+
+
+def executor(device: str) -> Execute:
+    if device == "INTERPRETER":
+        return interpreted
+    from perfdojo_sdk.plugins import load_plugins
+
+    return CompiledKernels.of(load_plugins(), device, forks=True)
+
+
+class State:
+    """Results on disk, one a line."""
+
+    def __init__(self, folder: Path, name: str, again: bool) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{name}.jsonl"
+        if again:
+            self.path.unlink(missing_ok=True)
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        self.results = {r.name: r for r in (Result(**json.loads(line)) for line in lines)}
+
+    def add(self, result: Result) -> None:
+        self.results[result.name] = result
+        with self.path.open("a") as file:
+            file.write(json.dumps(asdict(result)) + "\n")
+
+
+def report(found: Sequence[Result], reasons: bool) -> str:
+    """Counts by outcome and reason; every wrong or crashed test by name."""
+    counts = Counter(r.outcome for r in found)
+    lines = [
+        f"{len(found)} tests: " + ", ".join(f"{counts[o]} {o}" for o in (PASSED, REFUSED, WRONG, CRASHED))
+    ]
+    passing, others = defaultdict(int), defaultdict(int)
+    for result in found:
+        for operator in result.operators if len(result.operators) == 1 else ():
+            (passing if result.outcome == PASSED else others)[operator] += 1
+    whole = sorted(set(passing) - set(others))
+    lines.append(f"{len(whole)} operators pass all of their tests, {len(set(passing) & set(others))} some")
+    for reason, count in Counter(r.reason for r in found if r.outcome == REFUSED).most_common():
+        lines.append(f"  refused, {reason}: {count}")
+        if reasons:
+            details = Counter(r.detail for r in found if r.reason == reason and r.outcome == REFUSED)
+            lines += [f"    {number} {text}" for text, number in details.most_common(20)]
+    lines += [f"  {r.outcome}: {r.name}: {r.detail}" for r in found if r.outcome in (WRONG, CRASHED)]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="INTERPRETER", help="INTERPRETER, or a target")
+    parser.add_argument("--state", type=Path, default=Path("build/onnx_tests"))
+    parser.add_argument("--only", default="", help="tests whose name holds this")
+    parser.add_argument("--again", action="store_true", help="start over")
+    parser.add_argument("--expanded", action="store_true", help="the tests of expanded functions")
+    parser.add_argument("--initialisers", action="store_true", help="shape-like inputs as constants")
+    parser.add_argument("--part", type=float, default=1.0, help="a random part of the tests")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the part")
+    parser.add_argument("--reasons", action="store_true", help="list what was refused")
+    parser.add_argument("--json", action="store_true")
+    asked = parser.parse_args(arguments)
+    known = [test for test in tests(asked.expanded) if asked.only in test.name]
+    if asked.part < 1.0:
+        known = random.Random(asked.seed).sample(known, max(1, round(asked.part * len(known))))
+    options = ("-expanded" if asked.expanded else "") + ("-initialisers" if asked.initialisers else "")
+    state = State(asked.state, asked.device + options, asked.again)
+    todo = [test for test in known if test.name not in state.results]
+    execute = executor(asked.device)
+    np.seterr(all="ignore")
+    for first in range(0, len(todo), BATCH):
+        for result in results(todo[first : first + BATCH], execute, asked.initialisers):
+            state.add(result)
+        print(f"{min(first + BATCH, len(todo))}/{len(todo)}", file=sys.stderr)
+    found = [state.results[test.name] for test in known]
+    print(json.dumps([asdict(r) for r in found]) if asked.json else report(found, asked.reasons))
+    return 4 if any(r.outcome in (WRONG, CRASHED) for r in found) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

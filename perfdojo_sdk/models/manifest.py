@@ -1,0 +1,147 @@
+"""The manifest of a model: its graph, whose kernels are those of a library beside it.
+
+``model.json`` is the last file that is written and the first that a reader trusts. It is hostile until it is
+validated: each name refers to something that is there, shapes fit, offsets stay inside of the memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+from collections.abc import Mapping
+from math import prod
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, StringConstraints, ValidationError, model_validator
+
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES
+from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.library.manifest import Identifier, LibraryError, Sha256
+from perfdojo_sdk.store.traces import Strict, first_error
+
+FILE, WEIGHTS, LIBRARY = "model.json", "weights.safetensors", "library"
+MAX_BYTES = 256 << 20
+
+ValueName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
+AnySize = Annotated[int, Field(ge=0, le=2**40)]
+MAX_BLOCK = 2**46
+
+
+class ValueEntry(Strict):
+    """One array."""
+
+    shape: tuple[AnySize, ...] = Field(max_length=64)
+    dtype: Literal[DTYPES]  # type: ignore[valid-type]
+
+    @property
+    def bytes(self) -> int:
+        return prod(self.shape) * BYTES[str(self.dtype)]
+
+
+class NodeEntry(Strict):
+    """One call of a kernel."""
+
+    kernel: Identifier
+    inputs: tuple[ValueName, ...] = Field(max_length=64)
+    outputs: tuple[ValueName, ...] = Field(min_length=1, max_length=64)
+    origin: str = Field("", max_length=1024)
+    """The node of the original model."""
+
+
+class ModelManifest(Strict):
+    """The whole model."""
+
+    schema_version: Literal[1] = 1
+    sdk_version: str
+    name: str = Field(max_length=1024)
+    target: Identifier
+    inputs: tuple[ValueName, ...]
+    outputs: tuple[ValueName, ...] = Field(min_length=1)
+    values: dict[ValueName, ValueEntry]
+    nodes: tuple[NodeEntry, ...]
+    views: dict[ValueName, ValueName]
+    """View -> the value whose elements it has."""
+    constants: tuple[ValueName, ...]
+    """Values whose data the file of weights has."""
+    offsets: dict[ValueName, Annotated[int, Field(ge=0, le=MAX_BLOCK)]]
+    """Arrays between kernels -> their first byte in the block of memory of a call."""
+    block_bytes: int = Field(ge=0, le=MAX_BLOCK)
+    weights_sha256: Sha256
+    library_sha256: Sha256
+    """That of the library's manifest, which holds those of all its files."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        _check_views(self.views, self.values)
+        known = {*self.inputs, *self.constants}
+        writable = {*self.offsets, *self.outputs}
+        for name in (*known, *self.outputs, *self.offsets):
+            if name not in self.values:
+                raise ValueError(f"{name!r} is no value")
+        for name, offset in self.offsets.items():
+            if offset % 64 or offset + self.values[name].bytes > self.block_bytes:
+                raise ValueError(f"{name!r} does not lie in the block of memory")
+        for node in self.nodes:
+            for name in node.inputs:
+                if name not in self.values or home(self.views, name) not in known:
+                    raise ValueError(f"a call of {node.kernel} reads {name!r}, which is not there by then")
+            for name in node.outputs:
+                outside = name not in {home(self.views, o) for o in writable}
+                if name not in self.values or name in known or name in self.views or outside:
+                    raise ValueError(f"a call of {node.kernel} writes {name!r}, which has no place")
+            known |= set(node.outputs)
+        for name in self.outputs:
+            if home(self.views, name) not in known:
+                raise ValueError(f"output {name!r} is not computed")
+        return self
+
+
+def home(views: Mapping[str, str], name: str) -> str:
+    """The value whose memory holds the elements of ``name``."""
+    while name in views:
+        name = views[name]
+    return name
+
+
+def _check_views(views: Mapping[str, str], values: Mapping[str, ValueEntry]) -> None:
+    """Each view has as many elements of the same dtype as its value, and no view is one of itself."""
+    for view, of in views.items():
+        if view not in values or of not in values:
+            raise ValueError(f"{view!r} is a view of no value")
+        one, other = values[view], values[of]
+        if one.dtype != other.dtype or prod(one.shape) != prod(other.shape):
+            raise ValueError(f"{view!r} is no view of {of!r}")
+    settled: set[str] = set()
+    for view in views:
+        path = set[str]()
+        name = view
+        while name in views and name not in settled:
+            if name in path:
+                raise ValueError(f"{view!r} is a view of itself")
+            path.add(name)
+            name = views[name]
+        settled |= path
+
+
+def read_model_manifest(directory: Path) -> ModelManifest:
+    """The checked manifest of the model in ``directory``."""
+    path = directory / FILE
+    hint = "build one with: perfdojo-sdk optimize MODEL.onnx"
+    try:
+        content = read_bounded(path, MAX_BYTES, directory)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise LibraryError("PD-O011", f"{path} is larger than {MAX_BYTES} bytes", hint=hint) from None
+        what = f"{directory} holds no model"
+        raise LibraryError("PD-O010", what, why=f"{path}: {error.strerror}", hint=hint) from None
+    try:
+        return ModelManifest.model_validate_json(content)
+    except ValidationError as error:
+        raise LibraryError("PD-O011", f"{path} is no manifest", why=first_error(error), hint=hint) from None
+    except (ValueError, RecursionError):
+        raise LibraryError("PD-O011", f"{path} is no manifest", why="it is not JSON", hint=hint) from None
+
+
+def as_json(manifest: ModelManifest) -> str:
+    return json.dumps(manifest.model_dump(mode="json"), indent=1) + "\n"

@@ -1,0 +1,167 @@
+"""Use of a model from Python: ``load_model(DIR)(x)``. It needs NumPy, and no compiler.
+
+A call has memory of its own for arrays between kernels, so several Python threads may call at once; weights
+are mapped from their file and shared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.core.files import open_regular, read_bounded
+from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
+from perfdojo_sdk.graph.graph import Array
+from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError, aligned_empty, view
+from perfdojo_sdk.library.loader import Library, load_library
+from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
+from perfdojo_sdk.library.manifest import MAX_FILE_BYTES, KernelEntry, LibraryError
+from perfdojo_sdk.models.manifest import (
+    LIBRARY,
+    WEIGHTS,
+    ModelManifest,
+    NodeEntry,
+    ValueEntry,
+    home,
+    read_model_manifest,
+)
+from perfdojo_sdk.models.tensors import read_tensors
+
+
+def load_model(directory: str | Path) -> Model:
+    """Open the model in ``directory``.
+
+    :class:`LibraryError` when there is none, when a file is not the one that the manifest describes, or when
+    this processor lacks what the kernels need.
+    """
+    folder = Path(directory)
+    manifest = read_model_manifest(folder)
+    _check_files(folder, manifest)
+    weights = read_tensors(folder / WEIGHTS, folder)
+    for name in manifest.constants:
+        array, entry = weights.get(name), manifest.values[name]
+        if array is None or array.shape != entry.shape or dtype_of(array) != entry.dtype:
+            raise LibraryError("PD-O011", f"{folder} has no weight {ascii(name)[:80]} as its manifest says")
+    library = load_library(folder / LIBRARY) if manifest.nodes else None
+    entries = {e.name: e for e in library.manifest.kernels} if library else {}
+    for node in manifest.nodes:
+        _check_node(node, entries.get(node.kernel), manifest)
+    return Model(folder, manifest, library, {name: weights[name] for name in manifest.constants})
+
+
+def _check_files(folder: Path, manifest: ModelManifest) -> None:
+    """The hash of the weights and of the library's manifest, which must be those of the model's."""
+    try:
+        digest = sha256()
+        with open_regular(folder / WEIGHTS, folder) as file:
+            while block := file.read(1 << 22):
+                digest.update(block)
+        right = digest.hexdigest() == manifest.weights_sha256
+        if manifest.nodes:
+            content = read_bounded(folder / LIBRARY / LIBRARY_FILE, MAX_FILE_BYTES, folder)
+            right = right and sha256(content).hexdigest() == manifest.library_sha256
+    except OSError as error:
+        raise LibraryError("PD-L004", f"cannot read {error.filename}: {error.strerror}") from None
+    if not right:
+        what = f"the weights or the library in {folder} are not those that the manifest describes"
+        raise LibraryError("PD-L004", what, hint="build the model again; finished kernels are not repeated")
+
+
+def _check_node(node: NodeEntry, entry: KernelEntry | None, manifest: ModelManifest) -> None:
+    """Refuse a call whose arrays are not those of its kernel."""
+    if entry is not None:
+        given = [manifest.values[name] for name in (*node.inputs, *node.outputs)]
+        taken = [*entry.inputs, *entry.outputs]
+        numbers = len(node.inputs) == len(entry.inputs) and len(given) == len(taken)
+        if numbers and all(
+            (g.shape, g.dtype) == (t.shape, t.dtype) for g, t in zip(given, taken, strict=True)
+        ):
+            return
+    raise LibraryError("PD-O011", f"the library has no kernel {node.kernel} for a call of the model")
+
+
+class Model:
+    """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it."""
+
+    def __init__(
+        self, directory: Path, manifest: ModelManifest, library: Library | None, weights: Mapping[str, Array]
+    ) -> None:
+        self.directory, self.manifest, self._weights = directory, manifest, weights
+        self._calls: tuple[tuple[NodeEntry, Callable[..., Any]], ...] = ()
+        if library is not None:
+            self._calls = tuple((node, library[node.kernel]) for node in manifest.nodes)
+
+    @property
+    def inputs(self) -> dict[str, ValueEntry]:
+        return {name: self.manifest.values[name] for name in self.manifest.inputs}
+
+    @property
+    def outputs(self) -> dict[str, ValueEntry]:
+        return {name: self.manifest.values[name] for name in self.manifest.outputs}
+
+    def __call__(self, *inputs: Any, threads: int | None = None, **named: Any) -> Any:
+        """Compute; returns a fresh array, or a tuple of them for several outputs.
+
+        ``inputs``: arrays of the model's shapes and dtypes, in its order or by name. Errors:
+        :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
+        """
+        names = self.manifest.inputs
+        if len(inputs) > len(names):
+            raise ArgumentTypeError("PD-L011", f"the model takes {len(names)} inputs, not {len(inputs)}")
+        given = dict(zip(names, inputs, strict=False))
+        unknown = [name for name in named if name not in names or name in given]
+        if unknown:
+            raise ArgumentTypeError("PD-L011", f"{unknown[0]} is no input of the model, or is given twice")
+        found = self.run({**given, **named}, threads)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
+        """The outputs for inputs by name."""
+        arrays = {name: self._input(name, inputs) for name in self.manifest.inputs}
+        arrays.update(self._weights)
+        block = aligned_empty((self.manifest.block_bytes,), np.uint8)
+        for node, kernel in self._calls:
+            made = tuple(self._place(name, arrays, block) for name in node.outputs)
+            kernel(*(self._bound(name, arrays) for name in node.inputs), out=made, threads=threads)
+        return [self._output(name, arrays, block) for name in self.manifest.outputs]
+
+    def _input(self, name: str, inputs: Mapping[str, Any]) -> Array:
+        entry = self.manifest.values[name]
+        if name not in inputs:
+            raise ArgumentTypeError("PD-L011", f"input {name} is missing")
+        array = view(inputs[name], name)
+        expected = f"{entry.dtype} [{','.join(map(str, entry.shape))}]"
+        if dtype_of(array) != entry.dtype:
+            raise ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
+        if array.shape != entry.shape:
+            raise ArgumentValueError(
+                "PD-L011", f"{name} has the shape {array.shape}, the model takes {expected}"
+            )
+        return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
+
+    def _place(self, name: str, arrays: dict[str, Array], block: Array) -> Array:
+        """Memory for the result of a kernel: in the block, or fresh for an output of the model."""
+        entry, offset = self.manifest.values[name], self.manifest.offsets.get(name)
+        kind = numpy_dtype(str(entry.dtype))
+        if offset is None:
+            arrays[name] = aligned_empty(entry.shape, kind)
+        else:
+            arrays[name] = block[offset : offset + entry.bytes].view(kind).reshape(entry.shape)
+        return arrays[name]
+
+    def _bound(self, name: str, arrays: Mapping[str, Array]) -> Array:
+        return arrays[home(self.manifest.views, name)].reshape(self.manifest.values[name].shape)
+
+    def _output(self, name: str, arrays: Mapping[str, Array], block: Array) -> Array:
+        """The caller's own array: no input, weight or memory of this call."""
+        found, place = self._bound(name, arrays), home(self.manifest.views, name)
+        shared = place in self.manifest.inputs or place in self._weights or place in self.manifest.offsets
+        twice = sum(home(self.manifest.views, o) == place for o in self.manifest.outputs) > 1
+        return np.array(found, order="C") if shared or twice else found
+
+    def __repr__(self) -> str:
+        return f"<model {self.manifest.name} for {self.manifest.target}: {len(self._calls)} kernels>"

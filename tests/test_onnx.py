@@ -1,0 +1,388 @@
+"""Models of the ONNX standard: its own node tests, shapes that come at run time, and hostile files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import perfdojo_sdk.onnx.backend as backend
+from benchmarks import onnx_tests
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.onnx import lowering
+from perfdojo_sdk.frontends.onnx.lowering import Unsupported, lower
+from perfdojo_sdk.frontends.onnx.operators import RULES
+from perfdojo_sdk.frontends.onnx.prepared import MOST_GRAPHS, Prepared
+from perfdojo_sdk.frontends.onnx.supported import FIRST_OPSET, REASONS
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.models.kernels import CompiledKernels
+from perfdojo_sdk.plugins import load_plugins
+
+
+@cache
+def node_tests() -> dict[str, Any]:
+    return {test.name: test for test in onnx_tests.tests()}
+
+
+def outcomes(names: list[str], execute: Any = interpreted) -> dict[str, onnx_tests.Result]:
+    found = onnx_tests.results([node_tests()[name] for name in names], execute, initialisers=False)
+    return {result.name: result for result in found}
+
+
+def model(nodes: list[Any], inputs: dict[str, Any], outputs: list[str], **more: Any) -> Any:
+    """A model whose inputs are arrays' types or (element type, shape)."""
+    given = [
+        helper.make_tensor_value_info(
+            name, *((helper.np_dtype_to_tensor_dtype(i.dtype), i.shape) if isinstance(i, np.ndarray) else i)
+        )
+        for name, i in inputs.items()
+    ]
+    results = [onnx.ValueInfoProto(name=name) for name in outputs]
+    opset = more.pop("opset", 20)
+    graph = helper.make_graph(nodes, "g", given, results, **more)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+# -- the standard's tests --------------------------------------------------------------------------
+
+
+def test_a_seeded_part_of_the_standards_tests_passes_and_none_is_wrong() -> None:
+    import random
+
+    names = random.Random(1).sample(sorted(node_tests()), 160)
+    found = outcomes(names)
+    counts = Counter(result.outcome for result in found.values())
+    bad = [r for r in found.values() if r.outcome in (onnx_tests.WRONG, onnx_tests.CRASHED)]
+    assert not bad
+    assert counts[onnx_tests.PASSED] >= 90
+    assert all(r.reason in Reason.__members__ for r in found.values() if r.outcome == onnx_tests.REFUSED)
+
+
+def test_shape_like_inputs_may_be_constants_of_the_model_as_well() -> None:
+    names = [n for n in sorted(node_tests()) if n.startswith(("test_reshape", "test_slice", "test_tile"))]
+    found = [*onnx_tests.results([node_tests()[n] for n in names], interpreted, initialisers=True)]
+    assert len(found) > 15 and {r.outcome for r in found} == {onnx_tests.PASSED}
+
+
+COMPILED = [
+    "test_and3d",
+    "test_argmax_keepdims_example",
+    "test_attention_4d_gqa",
+    "test_averagepool_2d_ceil",
+    "test_basic_conv_with_padding",
+    "test_clip_default_int8_inbounds",
+    "test_concat_3d_axis_1",
+    "test_convtranspose_pad",
+    "test_cumsum_2d_axis_1",
+    "test_gelu_default_1",
+    "test_layer_normalization_2d_axis1",
+    "test_maxpool_with_argmax_2d_precomputed_pads",
+    "test_qlinearmatmul_3D_uint8_float32",
+    "test_reduce_log_sum_exp_keepdims_example",
+    "test_resize_upsample_scales_cubic",
+    "test_sce_mean_weight_ii_4d",
+    "test_where_long_example",
+]
+
+
+def test_compiled_kernels_pass_and_share_one_compilation() -> None:
+    kernels = CompiledKernels.of(load_plugins(), "best", forks=True)
+    found = outcomes(COMPILED, kernels)
+    assert {r.name: r.detail for r in found.values() if r.outcome != onnx_tests.PASSED} == {}
+    assert kernels.compilations == 1
+
+
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = dict(RULES, Add=RULES["Sub"], Relu=lambda n: 1 / 0)
+    monkeypatch.setattr(lowering, "RULES", wrong)
+    found = outcomes(["test_add", "test_relu", "test_sub"])
+    assert [found[n].outcome for n in ("test_add", "test_relu", "test_sub")] == ["wrong", "crashed", "passed"]
+
+
+def test_results_are_kept_and_resumed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--state", str(tmp_path), "--only", "test_bitwise_and"]
+    assert onnx_tests.main(arguments) == 0
+    assert "passed" in capsys.readouterr().out
+    kept = (tmp_path / "INTERPRETER.jsonl").read_text()
+    assert len(kept.splitlines()) == 4
+    assert onnx_tests.main(arguments) == 0
+    assert (tmp_path / "INTERPRETER.jsonl").read_text() == kept
+
+
+def test_every_operator_has_a_rule_a_body_or_a_reason() -> None:
+    """In the newest standard, nothing ends in a message that says no more than "not supported"."""
+    reasons = {name for names in REASONS.values() for name in names}
+    schemas = {s.name: s for s in onnx.defs.get_all_schemas() if s.domain == ""}
+    bodies = {name for name, s in schemas.items() if s.has_function or s.has_context_dependent_function}
+    without = set(schemas) - set(RULES) - bodies - reasons - {"If"}
+    assert without <= {"BitCast", "DFT", "MelWeightMatrix", "STFT"}
+    assert not reasons & set(RULES) and reasons <= set(schemas)
+    assert set(RULES) <= {s.name for s in onnx.defs.get_all_schemas_with_history()}
+
+
+# -- versions, functions, branches ------------------------------------------------------------------
+
+
+def test_a_version_out_of_force_is_refused_by_name() -> None:
+    old = model([helper.make_node("Softmax", ["x"], ["y"])], {"x": X}, ["y"], opset=11)
+    [refusal] = lower(old).refusals
+    assert refusal.reason is Reason.VERSION and "Softmax" in refusal.what
+
+
+@pytest.mark.parametrize("opset", [FIRST_OPSET, 18, onnx.defs.onnx_opset_version()])
+def test_axes_may_be_an_attribute_or_an_input(opset: int) -> None:
+    node = helper.make_node("ReduceMax", ["x"], ["y"], axes=[1]) if opset < 18 else None
+    axes = [numpy_helper.from_array(np.array([1]), "axes")] if opset >= 18 else []
+    node = node or helper.make_node("ReduceMax", ["x", "axes"], ["y"])
+    [y] = backend.run_model(model([node], {"x": X}, ["y"], opset=opset, initializer=axes), [X], "INTERPRETER")
+    assert (y == X.max(1, keepdims=True)).all()
+
+
+def test_functions_of_the_model_are_expanded() -> None:
+    body = [
+        helper.make_node("Constant", [], ["f"], value_float=3.0),
+        helper.make_node("Mul", ["a", "f"], ["b"]),
+    ]
+    twice = helper.make_function("own", "Scaled", ["a"], ["b"], body, [helper.make_opsetid("", 20)])
+    made = model([helper.make_node("Scaled", ["x"], ["y"], domain="own")], {"x": X}, ["y"])
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    made.functions.append(twice)
+    assert (backend.run_model(made, [X], "INTERPRETER")[0] == 3 * X).all()
+
+
+def test_a_branch_is_taken_by_a_constant_condition_and_refused_by_data() -> None:
+    def branch(op: str) -> Any:
+        return helper.make_graph(
+            [helper.make_node(op, ["x"], ["r"])], op, [], [onnx.ValueInfoProto(name="r")]
+        )
+
+    node = helper.make_node("If", ["c"], ["y"], then_branch=branch("Neg"), else_branch=branch("Abs"))
+    yes = numpy_helper.from_array(np.array(True), "c")
+    known = model([node], {"x": X}, ["y"], initializer=[yes])
+    assert (backend.run_model(known, [X], "INTERPRETER")[0] == -X).all()
+    open_ = model([node], {"x": X, "c": (TensorProto.BOOL, ())}, ["y"])
+    assert [r.reason for r in lower(open_).refusals] == [Reason.CONTROL]
+
+
+def test_all_refusals_are_listed() -> None:
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["n"], name="first"),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Compress", ["r", "c"], ["s"], name="second"),
+    ]
+    lowered = lower(model(nodes, {"x": X, "c": (TensorProto.BOOL, (3,))}, ["n", "s"]))
+    assert lowered.graph is None
+    assert [(r.node, r.reason) for r in lowered.refusals] == [
+        ("first", Reason.LENGTH),
+        ("second", Reason.LENGTH),
+    ]
+
+
+# -- shapes at run time --------------------------------------------------------------------------------
+
+
+def reshaping() -> Prepared:
+    node = helper.make_node("Reshape", ["x", "shape"], ["y"])
+    return Prepared(
+        model([node], {"x": (TensorProto.FLOAT, (None, None)), "shape": np.zeros(2, np.int64)}, ["y"])
+    )
+
+
+def test_a_graph_is_built_for_new_shapes_and_reused_for_other_data() -> None:
+    prepared = reshaping()
+    for scale in (1, 2):
+        arrays = prepared.arrays([scale * X, np.array([4, 3])])
+        assert (run_graph(prepared.graph(arrays), arrays)[0] == scale * X.reshape(4, 3)).all()
+    built = prepared.lowerings
+    assert prepared.shape_like == ("shape",) and built == 2  # the first found out what it depends on
+    arrays = prepared.arrays([X, np.array([2, 6])])
+    assert run_graph(prepared.graph(arrays), arrays)[0].shape == (2, 6) and prepared.lowerings == 3
+    prepared.graph(prepared.arrays([X, np.array([4, 3])]))
+    assert prepared.lowerings == 3
+
+
+def test_the_number_of_graphs_is_bounded() -> None:
+    prepared = reshaping()
+    for rows in range(1, MOST_GRAPHS + 5):
+        prepared.graph(prepared.arrays([np.zeros((rows, 2), np.float32), np.array([2, rows])]))
+    assert len(prepared._graphs) == MOST_GRAPHS
+
+
+def test_other_inputs_than_the_model_takes_are_refused() -> None:
+    prepared = reshaping()
+    with pytest.raises(Malformed, match="2 inputs, 3"):
+        prepared.arrays([X, X, X])
+    with pytest.raises(Malformed, match="shape is not given"):
+        prepared.arrays([X])
+    with pytest.raises(Refused, match="list"):
+        prepared.arrays([[X], np.array([1])])
+    with pytest.raises(Refused, match="complex64"):
+        prepared.arrays([X.astype(np.complex64), np.array([1])])
+
+
+# -- the backend ---------------------------------------------------------------------------------------
+
+
+def test_the_backend_runs_nodes_and_knows_its_devices() -> None:
+    node = helper.make_node("Clip", ["x", "", "high"], ["y"])
+    [y] = backend.run_node(node, [X, np.array(5, np.float32)], "INTERPRETER")
+    assert (y == np.minimum(X, 5)).all()
+    assert backend.supports_device("CPU:0") and not backend.supports_device("CUDA")
+    assert backend.PerfDojoBackend.prepare(model([node], {"x": X, "high": np.array(5, np.float32)}, ["y"]))
+
+
+# -- bad models ----------------------------------------------------------------------------------------
+
+
+def relu() -> Any:
+    return model([helper.make_node("Relu", ["x"], ["y"], name="n")], {"x": X}, ["y"])
+
+
+def truncated() -> bytes:
+    return bytes(relu().SerializeToString()[:-7])
+
+
+def cyclic() -> Any:
+    return model(
+        [helper.make_node("Add", ["x", "z"], ["y"]), helper.make_node("Relu", ["y"], ["z"])], {"x": X}, ["y"]
+    )
+
+
+def huge_tensor() -> Any:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[2**40, 2**40])
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], initializer=[tensor])
+
+
+def huge_result() -> Any:
+    shape = numpy_helper.from_array(np.array([2**31, 2**31]), "s")
+    node = helper.make_node("ConstantOfShape", ["s"], ["y"], name="fill")
+    return model([node], {"x": X}, ["y"], initializer=[shape])
+
+
+def short_data() -> Any:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[3], raw_data=b"12345678")
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], initializer=[tensor])
+
+
+def outside() -> Any:
+    tensor = TensorProto(name="w", data_type=TensorProto.FLOAT, dims=[4], data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value="../../etc/passwd")
+    return model([helper.make_node("Add", ["x", "w"], ["y"])], {"x": X}, ["y"], initializer=[tensor])
+
+
+def calling_itself() -> Any:
+    call = helper.make_node("Again", ["a"], ["b"], domain="own")
+    function = helper.make_function("own", "Again", ["a"], ["b"], [call], [helper.make_opsetid("own", 1)])
+    made = model([helper.make_node("Again", ["x"], ["y"], domain="own", name="n")], {"x": X}, ["y"])
+    made.opset_import.append(helper.make_opsetid("own", 1))
+    made.functions.append(function)
+    return made
+
+
+def deep() -> Any:
+    made = relu()
+    graph = made.graph
+    for _ in range(70):
+        graph.node.add(op_type="If", input=["c"], output=["r"])
+        graph = graph.node[-1].attribute.add(name="then_branch", type=onnx.AttributeProto.GRAPH).g
+        graph.name = "g"
+    return made
+
+
+def unfit() -> Any:
+    w = numpy_helper.from_array(np.zeros((5, 2), np.float32), "w")
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="\x1b[31mproduct")
+    return model([node], {"x": X}, ["y"], initializer=[w])
+
+
+def undefined() -> Any:
+    return model([helper.make_node("Relu", ["nothing"], ["y"])], {"x": X}, ["y"])
+
+
+def defined_twice() -> Any:
+    return model([helper.make_node(op, ["x"], ["y"]) for op in ("Relu", "Abs")], {"x": X}, ["y"])
+
+
+def no_versions() -> Any:
+    made = relu()
+    del made.opset_import[:]
+    return made
+
+
+def open_size() -> Any:
+    return model([helper.make_node("Relu", ["x"], ["y"])], {"x": (TensorProto.FLOAT, ("batch", 4))}, ["y"])
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (truncated, "no ONNX model"),
+        (lambda: b"", "no graph"),
+        (lambda: b"\x80\x04pickle", "no ONNX model"),
+        (cyclic, "cycle"),
+        (huge_tensor, "w has the shape"),
+        (huge_result, "fill"),
+        (short_data, "3 elements and holds 8 bytes"),
+        (outside, "lies in"),
+        (calling_itself, "n (Again)"),
+        (deep, "64 deep"),
+        (unfit, r"node \x1b[31mproduct (MatMul)"),
+        (undefined, "no node, input or initializer"),
+        (defined_twice, "once more"),
+        (no_versions, "operator set"),
+        (open_size, "open size batch"),
+    ],
+    ids=lambda value: getattr(value, "__name__", ""),
+)
+def test_a_bad_model_is_refused_with_one_message(make: Callable[[], Any], said: str, tmp_path: Path) -> None:
+    source = make()
+    if make is outside:
+        onnx.save(source, tmp_path / "m.onnx")
+        source = tmp_path / "m.onnx"
+    with pytest.raises(DojoError) as refused:
+        lowered = lower(source)
+        if lowered.refusals:
+            raise Unsupported("g", lowered.refusals)
+    assert said in str(refused.value) and "\x1b" not in str(refused.value)
+
+
+def test_external_data_is_read_from_the_models_folder_and_through_no_link(tmp_path: Path) -> None:
+    w = np.arange(4, dtype=np.float32)
+    made = outside()
+    entry = made.graph.initializer[0].external_data[0]
+    (tmp_path / "weights.bin").write_bytes(b"head" + w.tobytes())
+    made.graph.initializer[0].external_data.add(key="offset", value="4")
+    entry.value = "weights.bin"
+    onnx.save(made, tmp_path / "m.onnx")
+    graph = lower(tmp_path / "m.onnx").graph
+    assert graph is not None and (run_graph(graph, {"x": X})[0] == X + w).all()
+    (tmp_path / "link.bin").symlink_to(tmp_path / "weights.bin")
+    entry.value = "link.bin"
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(Malformed, match="link"):
+        lower(tmp_path / "m.onnx")
+
+
+def test_random_changes_of_a_file_end_in_a_graph_or_one_message() -> None:
+    w = numpy_helper.from_array(np.ones((4, 2), np.float32), "w")
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["p"]), helper.make_node("Softmax", ["p"], ["y"])]
+    content = bytearray(model(nodes, {"x": X}, ["y"], initializer=[w]).SerializeToString())
+    draw = np.random.default_rng(0)
+    for _ in range(200):
+        changed = bytearray(content)
+        for place in draw.integers(0, len(content), 3):
+            changed[place] = draw.integers(0, 256)
+        try:
+            lower(bytes(changed))
+        except DojoError as refused:
+            assert str(refused)
