@@ -122,7 +122,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "expm1": _function(25.0, "expm1(a)"),
     "log2": _function(20.0, "log2(a)"),
     "log1p": _function(25.0, "log1p(a)"),
-    "sigmoid": _function(30.0, "1 / (1 + exp(-a))"),
+    "sigmoid": _function(30.0, "(a < 0 ? exp(a) : 1) / (1 + exp(-__builtin_fabs(a)))"),
     "rsqrt": _function(20.0, "1 / __builtin_sqrt(a)"),
     "cbrt": _function(60.0, "cbrt(a)"),
     "sin": _function(30.0, "sin(a)"),
