@@ -14,6 +14,7 @@ from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index, c_literal, c_operation
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location

@@ -36,7 +36,8 @@ APPROXIMATED = 2.0
 #: ``Meaning.moved`` of a non-decreasing function of one operand: its values at the ends of a range bound it.
 ENDS = "ends"
 
-#: The same of a monotone function that is NaN outside of an interval: of a range that leaves it nothing is known.
+#: The same of a monotone function that is NaN outside of an interval; of a range that leaves it nothing is
+#: known.
 WITHIN = "within"
 
 
@@ -379,7 +380,8 @@ OPERATIONS: Mapping[str, Meaning] = {
     "asinh": _younger(math.asinh, "WIDE_(asinh)(a)", moved=ENDS),
     "acosh": _younger(_total(math.acosh), "WIDE_(acosh)(a)", moved=WITHIN),
     "atanh": _younger(
-        lambda a: math.copysign(inf, a) if abs(a) == 1 else _total(math.atanh)(a), "WIDE_(atanh)(a)", moved=WITHIN,
+        lambda a: math.copysign(inf, a) if abs(a) == 1 else _total(math.atanh)(a), "WIDE_(atanh)(a)",
+        moved=WITHIN,
     ),
     "pow": _younger(_power, "WIDE_(pow)(a, b)", arity=2, monotone=False),
     "floor": _rounding(math.floor, "WIDE_(floor)(a)"),

@@ -16,7 +16,14 @@ MAX_NUMBER = 2**31 - 1
 
 #: Words that an expression or declaration gives a meaning of its own.
 RESERVED = frozenset(
-    (*(name for name, meaning in OPERATIONS.items() if meaning.reserved), *DTYPES, "inf", "index", "kernel", "if")
+    (
+        *(name for name, meaning in OPERATIONS.items() if meaning.reserved),
+        *DTYPES,
+        "inf",
+        "index",
+        "kernel",
+        "if",
+    )
 )
 
 _TOKEN = re.compile(
