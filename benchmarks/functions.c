@@ -46,9 +46,10 @@ static inline double of_bits(uint64_t bits)
     return x;
 }
 
-/* In ulp, where both are numbers. */
+/* In ulp, where both are numbers. From the middle between the last float and 2^128 on, the nearest is infinite. */
 static inline double distance(double exact, double got)
 {
+    exact = fabs(exact) >= 0x1.ffffffp127 ? exact * INFINITY : exact;
     const uint64_t exponent = bits_of(exact) >> 52 & 2047, least = 1023 - 126;
     return fabs(got - exact) * of_bits((1023 + 23 + 1023 - (exponent < least ? least : exponent)) << 52);
 }
@@ -56,7 +57,6 @@ static inline double distance(double exact, double got)
 /* In ulp; an infinity where the result is wrong. The sign of a zero is not looked at. */
 static double error(double exact, double got)
 {
-    /* From the middle between the last float and 2^128 on, the nearest float is infinite. */
     const double nearest = exact >= 0x1.ffffffp127 ? INFINITY : exact <= -0x1.ffffffp127 ? -INFINITY : exact;
     if (nearest == got || (nearest != nearest && got != got)) return 0;
     return fabs(nearest) < INFINITY && fabs(got) < INFINITY ? distance(exact, got) : INFINITY;

@@ -3,15 +3,16 @@
     python benchmarks/functions.py --targets x86_avx512 x86_avx2 --state build/functions.json
     python benchmarks/functions.py --targets arm_neon --samples 20 --functions sin pow
 
-Each function of one operand is computed by a kernel of the target, on vectors and one by one, for all 2^32 bit
-patterns, a range of 2^26 after the other. The state is saved after each range, and a later run goes on from
-there. ``--samples N`` takes 2^N patterns instead, drawn from a seed, with the neighbourhoods of special values; so do
-targets that are emulated. Functions of two operands take a grid with every pair of exponents and signs.
+Each function of one operand is computed by a kernel of the target, on vectors and one by one, for all 2^32
+bit patterns, a range of 2^26 after the other. The state is saved after each range, and a later run goes on
+from there. With ``--samples N`` it is 2^N patterns, drawn from a seed, with the neighbourhoods of special
+values; emulated targets take no others. Functions of two operands take a grid with every pair of exponents
+and signs.
 
-The exact value is that of the C library in double, which 200 values a function are compared with mpmath for. The
-state holds for each kernel the largest error in ulp, where it was met, the number of wrong results (an infinity or NaN
-where the exact value is a number, or the reverse), and a digest of all results; the same code for the same processor
-gives the same digest, in which every NaN is the same.
+The exact value is that of the C library in double, which is compared with mpmath's on a sample. The state
+holds for each kernel the largest error in ulp, where it was met, the number of wrong results (an infinity or
+NaN where the exact value is a number, or the reverse), and a digest of all results; the same code on the same
+kind of processor gives the same digest, in which every NaN is the same.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ import numpy.typing as npt
 
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import Artifact, Failure, RunRequest, Target
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, Runner, RunRequest, Target
+from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.plugins.registry import Plugins
@@ -43,8 +46,9 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 
 FUNCTIONS = (
-    "exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "erf", "sigmoid", "sin", "cos", "tan", "rsqrt", "sqrt",
-    "cbrt", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "floor", "ceil", "trunc", "round",
+    "exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "erf", "sigmoid", "sin", "cos", "tan",
+    "rsqrt", "sqrt", "cbrt", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow",
+    "floor", "ceil", "trunc", "round",
 )  # fmt: skip
 
 #: Cells of a call, and calls of a range.
@@ -57,58 +61,67 @@ SIGNIFICANDS = 16
 AROUND = 512
 
 SPECIAL = (
-    0.0, 1.0, 0.5, 0.625, 0.65, 0.9, 2.0, 4.0, 89.0, 88.722839, 87.336548, 103.97208, 104.0, 128.0, 126.0, 149.0, 150.0,
-    9.010913, 1.17549435e-38, 3.4028235e38, 2.0**20, 2.0**22, 2.0**23, 2.0**24, 8192.0, 2.0**-11, 1e-8, math.inf,
-    *(k * math.pi / 4 for k in range(1, 17)), 0.70710678, 1.41421356,
+    0.0, 1.0, 0.5, 0.625, 0.65, 0.9, 2.0, 4.0, 89.0, 88.722839, 87.336548, 103.97208, 104.0,
+    128.0, 126.0, 149.0, 150.0, 9.010913, 1.17549435e-38, 3.4028235e38, 2.0**20, 2.0**22, 2.0**23, 2.0**24,
+    8192.0, 2.0**-11, 1e-8, math.inf, *(k * math.pi / 4 for k in range(1, 17)), 0.70710678, 1.41421356,
 )  # fmt: skip
 
 
 # -- the kernels -----------------------------------------------------------------------------------
 
 
-def program(name: str, lanes: int, cells: int) -> str:
-    """The function on arrays, in lockstep scopes of so many lanes; 1: in a plain loop."""
-    operands = ["x", "z"][: OPERATIONS[name].arity]
-    declared = "".join(f"{a} f32 [{cells}] heap\n" for a in (*operands, "y"))
-    scopes, place = (f"{cells}", "{0}") if lanes == 1 else (f"{cells // lanes} {lanes}:v", f"{{0}}*{lanes}+{{1}}")
-    called = f"{name}({', '.join(f'{a}[{place}]' for a in operands)})"
-    return f"kernel k({', '.join(operands)}) -> y\n{declared}\n{scopes} y[{place}] = {called}\n"
+def program(names: Sequence[str], lanes: int, cells: int) -> str:
+    """Functions on arrays ``x`` and ``z``, in lockstep scopes of so many lanes; 1: in a plain loop."""
+    operands = ["x", "z"][: max(OPERATIONS[name].arity for name in names)]
+    outputs = [f"y{k}" for k in range(len(names))]
+    declared = "".join(f"{a} f32 [{cells}] heap\n" for a in (*operands, *outputs))
+    scopes, place = ("", "{0}") if lanes == 1 else (f"{lanes}:v ", f"{{0}}*{lanes}+{{1}}")
+    read = [f"{array}[{place}]" for array in operands]
+    called = [
+        f"| {scopes}y{k}[{place}] = {name}({', '.join(read[: OPERATIONS[name].arity])})\n"
+        for k, name in enumerate(names)
+    ]
+    head = f"kernel k({', '.join(operands)}) -> {', '.join(outputs)}"
+    return f"{head}\n{declared}\n{cells // lanes}\n{''.join(called)}"
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """A function of float arrays as a target computes it."""
+    """Functions of float arrays as a target computes them."""
 
     key: str
-    call: Callable[..., Floats]
-    cells: int
+    call: Callable[[Sequence[Floats]], list[Floats]]
+    """Gives the results of each function."""
     native: bool
 
 
-def kernel(plugins: Plugins, target: Target, name: str, lanes: int, cells: int, keep: list[Any]) -> Kernel:
+def kernel(
+    plugins: Plugins, target: Target, names: Sequence[str], lanes: int, cells: int, keep: list[Any]
+) -> Kernel:
     """The compiled kernel; RuntimeError with the compiler's message if there is none."""
-    made = plugins.code_generator(target).generate(
-        parse(program(name, lanes, cells), target.dialect), "pd_function"
-    )
-    runner = plugins.runner(target)
+    parsed = parse(program(names, lanes, cells), target.dialect)
+    made = plugins.code_generator(target).generate(parsed, "pd_functions")
+    runner: Runner = plugins.runner(target)
+    if made.language in ("cu", "hip"):
+        runner = EmulatedRunner(target.capabilities.options["warp"])
     artifact = runner.compile(made)
     if isinstance(artifact, Failure):
-        raise RuntimeError(f"{name} for {target.name}: {artifact.detail}")
+        raise RuntimeError(f"{', '.join(names)} for {target.name}: {artifact.detail}")
     key = f"{target.name} {'vectors' if lanes > 1 else 'scalars'}"
-    if target.capabilities.cpu_flags and not hasattr(runner, "most_computed"):
-        return Kernel(key, _loaded(artifact, keep), cells, True)
+    if isinstance(runner, NativeRunner):
+        return Kernel(key, _loaded(artifact, keep), True)
 
-    def emulated(*operands: Floats) -> Floats:
-        inputs = {spec.name: o for spec, o in zip(artifact.inputs, operands, strict=True)}
+    def emulated(operands: Sequence[Floats]) -> list[Floats]:
+        inputs = {spec.name: o for spec, o in zip(artifact.inputs, operands, strict=False)}
         found = runner.run(artifact, RunRequest(inputs=inputs, timeout_s=600))
         if isinstance(found, Failure) or found.outputs is None:
-            raise RuntimeError(f"{name} for {target.name}: {found}")
-        return np.asarray(found.outputs["y"])
+            raise RuntimeError(f"{', '.join(names)} for {target.name}: {found}")
+        return [np.asarray(found.outputs[spec.name]) for spec in artifact.outputs]
 
-    return Kernel(key, emulated, cells, False)
+    return Kernel(key, emulated, False)
 
 
-def _loaded(artifact: Artifact, keep: list[Any]) -> Callable[..., Floats]:
+def _loaded(artifact: Artifact, keep: list[Any]) -> Callable[[Sequence[Floats]], list[Floats]]:
     """The kernel as a function of this process."""
     folder = tempfile.TemporaryDirectory(prefix="perfdojo-functions-")
     keep.append(folder)
@@ -116,10 +129,10 @@ def _loaded(artifact: Artifact, keep: list[Any]) -> Callable[..., Floats]:
     path.write_bytes(artifact.content)
     function = ctypes.CDLL(str(path))[artifact.symbol]
 
-    def call(*operands: Floats) -> Floats:
-        found = np.empty_like(operands[0])
-        arrays = [ctypes.c_void_p(a.ctypes.data) for a in (*operands, found)]
-        status = function(*arrays, None, ctypes.c_size_t(0), 1)
+    def call(operands: Sequence[Floats]) -> list[Floats]:
+        found = [np.empty_like(operands[0]) for _ in artifact.outputs]
+        given = operands[: len(artifact.inputs)]
+        status = function(*map(_address, (*given, *found)), None, ctypes.c_size_t(0), 1)
         if status:
             raise RuntimeError(f"the kernel returned {status}")
         return found
@@ -127,11 +140,22 @@ def _loaded(artifact: Artifact, keep: list[Any]) -> Callable[..., Floats]:
     return call
 
 
+def _address(array: npt.NDArray[Any]) -> ctypes.c_void_p:
+    return ctypes.c_void_p(array.ctypes.data)
+
+
 # -- exact values ----------------------------------------------------------------------------------
 
 
 #: The loops of ``functions.c`` carry nothing; its arithmetic is contracted nowhere.
-_FLAGS = ("-O3", "-march=native", "-ffp-contract=off", "-fno-trapping-math", "-fno-math-errno", "-fopenmp-simd")
+_FLAGS = (
+    "-O3",
+    "-march=native",
+    "-ffp-contract=off",
+    "-fno-trapping-math",
+    "-fno-math-errno",
+    "-fopenmp-simd",
+)
 
 
 @cache
@@ -153,9 +177,8 @@ def exact(name: str, operands: Sequence[Floats]) -> Doubles:
     found = np.empty(operands[0].shape)
     second = operands[-1]
     exact_library()[f"exact_{name}"](
-        *(ctypes.c_void_p(a.ctypes.data) for a in (operands[0], second)),
-        ctypes.c_long(found.size), ctypes.c_void_p(found.ctypes.data),
-    )  # fmt: skip
+        _address(operands[0]), _address(second), ctypes.c_long(found.size), _address(found)
+    )
     return found
 
 
@@ -166,7 +189,9 @@ def distrust(name: str, count: int = 200) -> float:
     arity = OPERATIONS[name].arity
     full = sample(name, 16, seed=7)
     chosen = np.random.default_rng(7).integers(0, full[0].size, 4 * count)
-    if arity == 1:  # half of them between 2^-8 and 2^7, where most functions are neither trivial nor out of range
+    if (
+        arity == 1
+    ):  # half of them between 2^-8 and 2^7, where most functions are neither trivial nor out of range
         full[0][chosen[::2]] = np.exp2(np.random.default_rng(8).uniform(-8, 7, 2 * count))
     operands = [part[chosen] for part in full]
     functions: Mapping[str, Any] = {
@@ -195,15 +220,15 @@ def distrust(name: str, count: int = 200) -> float:
 # -- arguments -------------------------------------------------------------------------------------
 
 
-def sample(name: str, bits: int, seed: int = 0) -> list[Floats]:
+def sample(name: str, bits: int, seed: int = 0, around: int = AROUND) -> list[Floats]:
     """2^bits patterns or a few more, with the neighbourhoods of special values; for two operands a grid."""
     rng = np.random.default_rng(seed)
     if OPERATIONS[name].arity == 2:
         return grid(rng, max(1, (1 << bits) >> 18))
     near = np.array([*SPECIAL, *(-x for x in SPECIAL)], np.float32).view(np.uint32).astype(np.int64)
-    around = (near[:, None] + np.arange(-AROUND, AROUND)).ravel() & 0xFFFFFFFF
-    drawn = rng.integers(0, 1 << 32, max(0, (1 << bits) - around.size))
-    return [np.concatenate([around, drawn]).astype(np.uint32).view(np.float32)]
+    beside = (near[:, None] + np.arange(-around, around)).ravel() & 0xFFFFFFFF
+    drawn = rng.integers(0, 1 << 32, max(0, (1 << bits) - beside.size))
+    return [np.concatenate([beside, drawn]).astype(np.uint32).view(np.float32)]
 
 
 def grid(rng: np.random.Generator, significands: int) -> list[Floats]:
@@ -259,7 +284,7 @@ class Found:
         worst, at, first = ctypes.c_double(self.ulp), ctypes.c_long(), ctypes.c_long()
         digest = ctypes.c_uint64()
         wrong = exact_library().errors(
-            ctypes.c_void_p(values.ctypes.data), ctypes.c_void_p(got.ctypes.data), ctypes.c_long(got.size),
+            _address(values), _address(got), ctypes.c_long(got.size),
             ctypes.byref(worst), ctypes.byref(at), ctypes.byref(first), ctypes.byref(digest),
         )  # fmt: skip
         self.ulp = worst.value
@@ -279,24 +304,28 @@ def compare(
     for operands in parts:
         values = exact(name, operands)
         for one, known, digest in zip(kernels, found, digests, strict=True):
-            digest.update(known.add(operands, values, one.call(*operands)).to_bytes(8, "little"))
+            digest.update(known.add(operands, values, one.call(operands)[0]).to_bytes(8, "little"))
     for known, digest in zip(found, digests, strict=True):
         known.digests.append(digest.hexdigest())
 
 
-def forms(plugins: Plugins, targets: Sequence[str], name: str, cells: int, keep: list[Any]) -> list[Kernel]:
-    """The function on the vectors of each target, and one by one on the first and on those without vectors."""
+def forms(
+    plugins: Plugins, targets: Sequence[str], names: Sequence[str], cells: int, keep: list[Any]
+) -> list[Kernel]:
+    """Functions on the vectors of each target, and one by one on the first and on those without vectors."""
     found = []
     for target in map(plugins.target, targets):
-        lanes = target.dialect.lanes.get("f32", 1)
+        lanes = target.dialect.lanes.get("f32", 1) if "v" in target.dialect.suffixes else 1
         for count in sorted({lanes, 1} if target.name == targets[0] else {lanes}, reverse=True):
-            found.append(kernel(plugins, target, name, count, cells, keep))
+            found.append(kernel(plugins, target, names, count, cells, keep))
     return found
 
 
-def swept(plugins: Plugins, targets: Sequence[str], name: str, state: Path, keep: list[Any]) -> dict[str, Found]:
+def swept(
+    plugins: Plugins, targets: Sequence[str], name: str, state: Path, keep: list[Any]
+) -> dict[str, Found]:
     """All ranges, from the first one that the state does not have."""
-    kernels = forms(plugins, targets, name, CELLS, keep)
+    kernels = forms(plugins, targets, [name], CELLS, keep)
     if any(not k.native for k in kernels):
         raise SystemExit(f"{name}: an emulated target takes --samples")
     saved = json.loads(state.read_text()) if state.exists() else {}
@@ -322,10 +351,10 @@ def sampled(
     plugins: Plugins, targets: Sequence[str], name: str, bits: int, keep: list[Any], seed: int = 0
 ) -> dict[str, Found]:
     """A sample on every kernel."""
-    kernels = forms(plugins, targets, name, min(1 << bits, 1 << 16), keep)
+    cells = min(1 << bits, 1 << 16)
+    kernels = forms(plugins, targets, [name], cells, keep)
     found = {k.key: Found() for k in kernels}
-    operands = sample(name, bits, seed)
-    compare(kernels, name, in_calls(operands, kernels[0].cells), list(found.values()))
+    compare(kernels, name, in_calls(sample(name, bits, seed), cells), list(found.values()))
     return found
 
 
@@ -363,7 +392,9 @@ def main() -> None:
         else:
             found = swept(plugins, arguments.targets, name, arguments.state, keep)
         table[name] = summary(name, found, distrust(name))
-        errors = "  ".join(f"{key}: {f.ulp:.3f}{f' WRONG {f.wrong}' * bool(f.wrong)}" for key, f in found.items())
+        errors = "  ".join(
+            f"{key}: {f.ulp:.3f}{f' WRONG {f.wrong}' * bool(f.wrong)}" for key, f in found.items()
+        )
         print(f"{name:8} {errors}  ({time.monotonic() - begin:.0f} s)", flush=True)
         if arguments.output:
             arguments.output.write_text(json.dumps(table, indent=1) + "\n")

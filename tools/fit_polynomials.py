@@ -1,7 +1,8 @@
 """Near-minimax coefficients of the polynomials in ``codegen/include/pd_math.h``.
 
-Prints each polynomial, lowest power first, with the largest error of the fit relative to the function. Coefficients
-of floats are rounded one after the other, lowest power first, and the rest is fitted again to what is left.
+Prints each polynomial, lowest power first, with the largest error of the fit relative to the function.
+Coefficients of floats are rounded one after the other, lowest power first, and the rest is fitted again to
+what is left.
 """
 
 from __future__ import annotations

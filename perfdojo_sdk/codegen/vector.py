@@ -15,6 +15,7 @@ from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE
 from perfdojo_sdk.codegen.lockstep import emit_lanes
 from perfdojo_sdk.codegen.names import c_name
+from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
 from perfdojo_sdk.codegen.registers import Registers, assign, variable
 from perfdojo_sdk.core.dialect import Dialect, Location
 from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES

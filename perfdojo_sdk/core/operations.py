@@ -36,7 +36,8 @@ APPROXIMATED = 2.0
 #: ``Meaning.moved`` of a non-decreasing function of one operand: its values at the ends of a range bound it.
 ENDS = "ends"
 
-#: The same of a monotone function that is NaN outside of an interval: of a range that leaves it nothing is known.
+#: The same of a monotone function that is NaN outside of an interval; of a range that leaves it nothing is
+#: known.
 WITHIN = "within"
 
 
@@ -97,6 +98,9 @@ class Meaning:
     """The sign between two arguments, and how strongly it binds."""
     accumulation: str = ""
     """The sign of a statement that combines its value so with the cell that it writes."""
+    reserved: bool = True
+    """No array has its name. False for operations that are younger than stored programs, whose arrays may
+    have it: an opening bracket tells a call."""
     neutral: float = 0.0
     """For an accumulation, the value that changes no other operand; for an integer dtype, the nearest one."""
 
@@ -253,6 +257,11 @@ def _function(floats: Callable[..., float], wide: str, **more: Any) -> Meaning:
     return Meaning(dtypes=FLOAT_DTYPES, floats=floats, wide=wide, **row)
 
 
+def _younger(floats: Callable[..., float], wide: str, **more: Any) -> Meaning:
+    """The same, whose name may be that of an array of an older program."""
+    return _function(floats, wide, reserved=False, **more)
+
+
 def _rounding(function: Callable[[float], int], wide: str) -> Meaning:
     """A rounding to an integer, whose result is exact."""
     return Meaning(
@@ -340,40 +349,41 @@ OPERATIONS: Mapping[str, Meaning] = {
     "log": _function(_logarithm_of(math.log, 0.0), "WIDE_(log)(a)"),
     "tanh": _function(math.tanh, "WIDE_(tanh)(a)", moved=ENDS),
     "erf": _function(math.erf, "WIDE_(erf)(a)", moved=ENDS),
-    "exp2": _function(_total(math.exp2), "WIDE_(exp2)(a)", interval=_positive),
-    "expm1": _function(_total(math.expm1), "WIDE_(expm1)(a)", moved=ENDS),
-    "log2": _function(_logarithm_of(math.log2, 0.0), "WIDE_(log2)(a)"),
-    "log1p": _function(_logarithm_of(math.log1p, -1.0), "WIDE_(log1p)(a)"),
-    "sigmoid": _function(
+    "exp2": _younger(_total(math.exp2), "WIDE_(exp2)(a)", interval=_positive),
+    "expm1": _younger(_total(math.expm1), "WIDE_(expm1)(a)", moved=ENDS),
+    "log2": _younger(_logarithm_of(math.log2, 0.0), "WIDE_(log2)(a)"),
+    "log1p": _younger(_logarithm_of(math.log1p, -1.0), "WIDE_(log1p)(a)"),
+    "sigmoid": _younger(
         _sigmoid, "a < 0 ? WIDE_(exp)(a) / (1 + WIDE_(exp)(a)) : 1 / (1 + WIDE_(exp)(-a))",
         moved=ENDS, interval=_positive,
     ),
-    "rsqrt": _function(
+    "rsqrt": _younger(
         _reciprocal_root, "1 / WIDE_(sqrt)(a)", interval=_positive, monotone=False,
     ),
-    "cbrt": _function(_odd(math.cbrt), "WIDE_(cbrt)(a)", moved=ENDS),
-    "sin": _function(_total(math.sin), "WIDE_(sin)(a)", moved="ea", monotone=False),
-    "cos": _function(_total(math.cos), "WIDE_(cos)(a)", moved="ea", monotone=False),
+    "cbrt": _younger(_odd(math.cbrt), "WIDE_(cbrt)(a)", moved=ENDS),
+    "sin": _younger(_total(math.sin), "WIDE_(sin)(a)", moved="ea", monotone=False),
+    "cos": _younger(_total(math.cos), "WIDE_(cos)(a)", moved="ea", monotone=False),
     # The derivative is 1 / cos^2; within the error of a pole nothing is known.
-    "tan": _function(
+    "tan": _younger(
         _total(math.tan), "WIDE_(tan)(a)", monotone=False,
         moved="WIDE_(fabs)(WIDE_(cos)(a)) > ea "
         "? ea / ((WIDE_(fabs)(WIDE_(cos)(a)) - ea) * (WIDE_(fabs)(WIDE_(cos)(a)) - ea)) : (W)INFINITY",
     ),
-    "asin": _function(_total(math.asin), "WIDE_(asin)(a)", moved=WITHIN),
-    "acos": _function(_total(math.acos), "WIDE_(acos)(a)", moved=WITHIN, monotone=False),
-    "atan": _function(math.atan, "WIDE_(atan)(a)", moved=ENDS),
-    "sinh": _function(_odd(math.sinh), "WIDE_(sinh)(a)", moved=ENDS),
-    "cosh": _function(
+    "asin": _younger(_total(math.asin), "WIDE_(asin)(a)", moved=WITHIN),
+    "acos": _younger(_total(math.acos), "WIDE_(acos)(a)", moved=WITHIN, monotone=False),
+    "atan": _younger(math.atan, "WIDE_(atan)(a)", moved=ENDS),
+    "sinh": _younger(_odd(math.sinh), "WIDE_(sinh)(a)", moved=ENDS),
+    "cosh": _younger(
         _total(math.cosh), "WIDE_(cosh)(a)", moved="ea > 0 ? WIDE_(sinh)(WIDE_(fabs)(a) + ea) * ea : 0",
         interval=_positive, monotone=False,
     ),
-    "asinh": _function(math.asinh, "WIDE_(asinh)(a)", moved=ENDS),
-    "acosh": _function(_total(math.acosh), "WIDE_(acosh)(a)", moved=WITHIN),
-    "atanh": _function(
-        lambda a: math.copysign(inf, a) if abs(a) == 1 else _total(math.atanh)(a), "WIDE_(atanh)(a)", moved=WITHIN,
+    "asinh": _younger(math.asinh, "WIDE_(asinh)(a)", moved=ENDS),
+    "acosh": _younger(_total(math.acosh), "WIDE_(acosh)(a)", moved=WITHIN),
+    "atanh": _younger(
+        lambda a: math.copysign(inf, a) if abs(a) == 1 else _total(math.atanh)(a), "WIDE_(atanh)(a)",
+        moved=WITHIN,
     ),
-    "pow": _function(_power, "WIDE_(pow)(a, b)", arity=2, monotone=False),
+    "pow": _younger(_power, "WIDE_(pow)(a, b)", arity=2, monotone=False),
     "floor": _rounding(math.floor, "WIDE_(floor)(a)"),
     "ceil": _rounding(math.ceil, "WIDE_(ceil)(a)"),
     "round": _rounding(round, "WIDE_(rint)(a)"),  # to the nearest, ties to even

@@ -300,9 +300,14 @@ class StatementParser:
             index = self.index()
             line.expect(")")
             return _Value(token, index)
-        if token.text in DTYPES or token.text in OPERATIONS:
+        if token.text in DTYPES or (token.text in OPERATIONS and self._is_call(token)):
             return self._call(token)
         return _Value(token, self.access())
+
+    def _is_call(self, token: Token) -> bool:
+        """True unless the operation's name may be an array's, and no bracket says that it is called."""
+        following = self.line.peek(1)
+        return OPERATIONS[token.text].reserved or bool(following and following.text == "(")
 
     def _call(self, token: Token) -> _Value:
         line = self.line

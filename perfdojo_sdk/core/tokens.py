@@ -15,7 +15,16 @@ MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1
 
 #: Words that an expression or declaration gives a meaning of its own.
-RESERVED = frozenset(OPERATIONS) | frozenset(DTYPES) | {"inf", "index", "kernel", "if"}
+RESERVED = frozenset(
+    (
+        *(name for name, meaning in OPERATIONS.items() if meaning.reserved),
+        *DTYPES,
+        "inf",
+        "index",
+        "kernel",
+        "if",
+    )
+)
 
 _TOKEN = re.compile(
     r"(?P<space>[ \t]+)"

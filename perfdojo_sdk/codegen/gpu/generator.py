@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.codegen.gpu.emitter import GpuEmitter
 from perfdojo_sdk.codegen.gpu.mapping import machine_of
+from perfdojo_sdk.codegen.operations import ACCURACY
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Capabilities, KernelSource
 
-MATH_ACCURACY: Mapping[str, float] = {"exp": 1.0}
-"""Function -> bound on its error in ulp; the polynomial is that of the SDK's C, measured over all inputs."""
+MATH_ACCURACY: Mapping[str, float] = {**dict.fromkeys(ACCURACY, 2.0), "exp": 1.1}
+"""Function -> bound on its error in ulp. The polynomials of f32 are those of the SDK's C, measured over all
+inputs and better than this; the rest is left to the GPU's library, which computes f64.
+That of exp: 0.892 with fused multiply-adds, 1.02 without, as emulated kernels are compiled."""
 
 
 @dataclass(frozen=True)

@@ -94,15 +94,16 @@ PD_INLINE PD_T PD_F(expm1)(PD_T x)
     return PD_CHOOSE(PD_F(size)(x) < 1e-8f, x, PD_CHOOSE(n < 128.0f, found, PD_SCALE(1.0f + q, n)));
 }
 
-/* 1 / (1 + exp(-x)), whose denominator is rounded once: (1 + 2^n) + 2^n q. Where n > 100, 2^100 is put in its place and
- * the rest multiplied afterwards, since the result may be denormal. */
+/* 1 / (1 + 2^n (1 + q)), whose denominator is rounded once: 1 + 2^n is exact, or else the 1 goes to 2^n q first. Where
+ * n > 100, 2^100 is put in its place and the rest multiplied afterwards, since the result may be denormal. */
 PD_INLINE PD_T PD_F(sigmoid)(PD_T x)
 {
     PD_T n;
     const PD_T q = PD_F(exp_parts)(PD_AT_LEAST(-60.0f, PD_AT_MOST(105.0f, -x)), &n), most = PD_AT_MOST(100.0f, n);
     const PD_T two = PD_OF_BITS((PD_TO(PD_I, most) + 127) << 23);
     const PD_T rest = PD_OF_BITS((PD_TO(PD_I, most - n) + 127) << 23);
-    return 1.0f / ((1.0f + two) + two * q) * rest;
+    const PD_T large = PD_CHOOSE(n > 20.0f, two, 1.0f + two), small = PD_CHOOSE(n > 20.0f, PD_SPLAT(1.0f), PD_SPLAT(0.0f));
+    return 1.0f / (large + (two * q + small)) * rest;
 }
 
 /* exp(|x|) / 2 */

@@ -8,6 +8,14 @@
 #include "pd_runtime.h"
 #include "pd_stored.h"
 #include <math.h>
+
+/* The C library's may be off by several ulp; a step of Newton's iteration leaves one. */
+PD_INLINE double pd_cbrt_f64(double x)
+{
+    const double r = cbrt(x);
+    return r - r == 0 && r != 0 ? r - (r - x / (r * r)) / 3 : r;
+}
+
 #include "pd_operations.h"
 
 /* T: the type's name in the language; C: its C type. MOST may not be representable as a double: then it is rounded up,

@@ -62,8 +62,9 @@ class Vocabulary:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("it is not a vocabulary of schema 1")
         found = Vocabulary(tuple(words))
-        # A dtype that came later is read as any word that is not known.
-        missing = [word for word in Vocabulary.of(()).words if word not in {*found.ids, *DTYPES}]
+        # A dtype or an operation that came later is read as any word that is not known.
+        later = {*DTYPES, *OPERATIONS, *(f"{name}=" for name in OPERATIONS)}
+        missing = [word for word in Vocabulary.of(()).words if word not in {*found.ids, *later}]
         if missing or len(found.ids) != len(words) or words[0] != PAD:
             raise ValueError(f"words are missing or there twice: {' '.join(missing[:5])}")
         return found

@@ -328,7 +328,12 @@ static inline NUM N(from_word)(whole a)
 /* Monotone functions: the values at the ends of the argument's range bound the error. */
 static inline NUM N(monotone)(NUM a, W v, W low, W high, W ulps)
 {
-    if (!N(finite_)(a.v)) return N(special)(v, N(sized)(a));
+    /* At an infinity, exact but for a value that is no number of F: of an arc tangent. */
+    if (!N(finite_)(a.v)) {
+        NUM x = N(special)(v, N(sized)(a));
+        if (N(finite_)(v) && (W)(F)v != v) x.e = N(rounding)(v, x.e, 2 * ulps, ETA);
+        return x;
+    }
     if (!N(finite_)(v)) return N(special)(v, !N(finite_)(low) && !N(finite_)(high));
     W below = WIDE_(fabs)(v - low), above = WIDE_(fabs)(high - v);
     NUM x = {.v = v, .e = N(rounding)(v, above > below ? above : below, 2 * ulps, ulps > 0 ? ETA : 0)};
