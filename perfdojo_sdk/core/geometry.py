@@ -113,8 +113,8 @@ def lane_dtypes(statement: Statement) -> frozenset[str]:
 
 
 def most_lanes(statement: Statement, dialect: Dialect) -> int:
-    """The most iterations of a lockstep scope around a statement: the lanes of the widest of its dtypes, as far
-    as the target has vectors of them; 0 if it has none of the dtype that is written."""
+    """The most iterations of a lockstep scope around a statement: the lanes of the widest of its dtypes, as
+    far as the target has vectors of them; 0 if it has none of the dtype that is written."""
     lanes = dialect.lanes
     if statement.dtype not in lanes:
         return 0

@@ -348,9 +348,10 @@ def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
 
-def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
-    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words."""
-    for array in (*program.inputs, *program.outputs):
+def beyond_storage(program: Program, dtype: str, full: str = "f32", interface: bool = False) -> Iterator[str]:
+    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words; with ``interface``, also in
+    arrays of callers."""
+    for array in (*program.inputs, *program.outputs) if not interface else ():
         if program.buffer_of[array].dtype == dtype:
             yield f"{array} is part of the kernel's interface"
     if not any(buffer.dtype == dtype for buffer in program.buffers) and not _mentions(program, dtype):

@@ -46,7 +46,6 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
@@ -138,13 +137,10 @@ class _Emitter:
                 "PD-V020",
                 f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
             )
-        for dtype in STORED_DTYPES:
-            if use := next(beyond_storage(program, dtype), ""):
-                raise VerificationError(
-                    "PD-V020",
-                    f"{program.name} uses {dtype}: {use}",
-                    why="the numeric check knows it in temporaries that f32 is rounded to and read back from",
-                )
+        for name in (*program.inputs, *program.outputs):
+            if program.buffer_of[name].dtype == "tf32":
+                what = f"{program.name} uses tf32: {name} is part of the kernel's interface"
+                raise VerificationError("PD-V020", what, why="the numeric check knows it in temporaries")
 
     # -- the interface ---------------------------------------------------------------------
 
@@ -533,6 +529,7 @@ class _Emitter:
         if access.array not in self.program.inputs:
             return self.load(buffer, at)
         given = f"{input_name(access.array)}[{at}]"
+        given = f"float_of({given})" if buffer.dtype == "bf16" else given
         return f"literal_{buffer.dtype}({given})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({given})"
 
 
