@@ -7,7 +7,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from snippets import DIALECT, RULES, move, program
+from snippets import DIALECT, RULES, move
+from snippets import program as kernel
 
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
@@ -103,7 +104,7 @@ def test_lanes_that_do_nothing_neither_read_nor_write() -> None:
 
 def test_lanes_of_a_split_with_a_rest_are_vectors_with_a_condition() -> None:
     """No more than the rest of a move game is needed: all three legs know lanes that do nothing."""
-    start = Trace(program("19 y[{0}] = x[{0}] * 2"))
+    start = Trace(kernel("19 y[{0}] = x[{0}] * 2"))
     trace = start.play_all(
         RULES, [move("split_with_condition(s0, factor=4)"), move("annotate_scope(s0.i, suffix=v)")]
     )

@@ -73,6 +73,17 @@ def test_what_is_wrong_by_more_fails(fault: str, dtype: str) -> None:
     assert not checked(text, dtype, found.replace("H", dtype), made).ok
 
 
+@pytest.mark.parametrize(("source", "target"), [("bf16", "f16"), ("f16", "bf16"), ("f16", "tf32")])
+def test_a_conversion_between_two_short_dtypes_rounds_if_one_lacks_numbers_of_the_other(
+    source: str, target: str
+) -> None:
+    """f16 has more digits than bf16, and fewer exponents; tf32 has all numbers of both."""
+    text = f"kernel k(x) -> y\nx {source} [48] heap\ny f32 [48] heap\n\n"
+    report = checked(text + f"48 y[{{0}}] = f32({target}(x[{{0}}]))\n", source)
+    assert report.ok, report.problem
+    assert (report.worst > 0) == (target != "tf32")
+
+
 @pytest.mark.parametrize("name", FLOAT_CLASSES)
 def test_inputs_of_bf16_are_numbers_of_it(name: str) -> None:
     drawn = draw(name, parse(AXPY.replace(" H ", " bf16 ")), 1)

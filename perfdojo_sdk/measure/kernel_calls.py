@@ -47,7 +47,8 @@ def numbers(carried: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
 def carry(values: np.ndarray[Any, Any], carried: np.ndarray[Any, Any], dtype: str) -> None:
     """Fill an array of a program with numbers; those of bf16, given as f32, are rounded to the nearest."""
     if dtype != "bf16":
-        carried[...] = values
+        with np.errstate(over="ignore"):
+            carried[...] = values
         return
     bits = np.asarray(values, np.float32).view(np.uint32)
     nearest = bits + 0x7FFF + (bits >> 16 & 1) >> 16

@@ -50,7 +50,7 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
-from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
+from perfdojo_sdk.verify.reference_types import APART, BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
 from perfdojo_sdk.verify.reference_values import (
     cast,
     condition,
@@ -235,8 +235,11 @@ class _Emitter:
             yield from defined({"DTYPE": dtype, **self.floats[dtype]})
             yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
-            yield from defined({"DTYPE": dtype, **self.floats[dtype], "WIDER": wider})
-            yield f'#include "reference_convert_{header}.h"'
+            both = (dtype, wider) == APART
+            for short, other in ((dtype, wider), (wider, dtype))[: 1 + both]:
+                macros = {"DTYPE": short, **self.floats[short], "WIDER": other, "EXACT": str(int(not both))}
+                yield from defined(macros)
+                yield f'#include "reference_convert_{header}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
         # The program's own names may be words of C: everything of the program carries a prefix.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+#: In this order, each but f16 has all numbers of those before it.
 FLOATS: Mapping[str, Mapping[str, str]] = {
     # Each operation is computed in single precision and rounded. For sums, products, quotients and roots that
     # is the same as one rounding; for functions, U has room for two.
@@ -12,15 +13,15 @@ FLOATS: Mapping[str, Mapping[str, str]] = {
         "U": "0x1.0002p-8", "ETA": "0x1p-134", "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t",
         "FITS(v)": "ends_in_zeros(v, 16)",
     },
-    "tf32": {
-        "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX",
-        "U": "0x1.001p-11", "ETA": "0x1p-137", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
-        "FITS(v)": "ends_in_zeros(v, 13)",
-    },
     "f16": {
         "F": "_Float16", "W": "double", "WIDE_(name)": "name", "F_MAX": "65504.0", "W_MAX": "DBL_MAX",
         "U": "0x1.001p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
         "FITS(v)": "((W)(F)(v) == (v))",
+    },
+    "tf32": {
+        "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX",
+        "U": "0x1.001p-11", "ETA": "0x1p-137", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
+        "FITS(v)": "ends_in_zeros(v, 13)",
     },
     "f32": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "FLT_MAX", "W_MAX": "DBL_MAX",
@@ -41,6 +42,9 @@ WIDER_FLOATS: Mapping[str, Mapping[str, str]] = {
 }
 #: dtype of a float -> dtype of the bound on its error; f16 cannot hold the small bounds of its denormals.
 BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
+
+#: The one pair of floats of which each has numbers that the other has not.
+APART = ("bf16", "f16")
 
 C_TYPES: Mapping[str, str] = {
     "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "uint16_t", "tf32": "float",
