@@ -28,7 +28,6 @@ from perfdojo_sdk.core.geometry import (
     guarded_bounds,
     index_values,
     is_copy,
-    lane_dtypes,
     lane_stride,
     most_lanes,
     negative_dividends,
@@ -306,7 +305,7 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
         return
     lanes = most_lanes(statement, dialect)
     if scope.size > lanes:
-        what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(lane_dtypes(statement)))}"
+        what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(statement.dtypes))}"
         yield Violation("PD-P015", what, scope.id)
     if any(level in q.dividend.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
         what = f"lanes of {scope.head} cannot count by // or %"

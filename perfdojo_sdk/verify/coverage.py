@@ -161,7 +161,8 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     # Ordinary ones of any size, of those with a whole part and another one, and of those with an exponential.
     partly = np.exp2(rng.uniform(-1, 1, count) * DIGITS[dtype])
     scales = np.choose(rng.integers(0, 3, count), [size, partly, np.full(count, EXPONENTIALS[dtype] / 2)])
-    ordinary = (scales * (1 + rng.random(count))).astype(native)
+    with np.errstate(over="ignore"):
+        ordinary = (scales * (1 + rng.random(count))).astype(native)
     least, normal = np.ldexp(1.0, reach.smallest), smallest_normal(dtype)
     most = largest(dtype) if top == reach.largest else np.ldexp(1.0, top)
     ends = rng.choice(np.array([most, normal, normal - least, least], native), count)
