@@ -122,7 +122,7 @@ FUNCTIONS = (
     "log2", "pow", "rsqrt", "sigmoid", "sin", "sinh", "tan",
 )  # fmt: skip
 YOUNGER = {
-    ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", *FUNCTIONS,
+    ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", *FUNCTIONS,
     *(f"{name}=" for name in FUNCTIONS)
 }  # fmt: skip
 

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.validate import violations
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
+from perfdojo_sdk.testing.typed_programs import typed_program
 from perfdojo_sdk.testing.walks import mutants, newly_allowed, random_walk
 from perfdojo_sdk.verify import exact as leg1
 from perfdojo_sdk.verify import modular_vm
@@ -90,6 +91,15 @@ def test_wrong_moves_get_the_same_verdict(monkeypatch: pytest.MonkeyPatch) -> No
     assert wrong >= 20
 
 
+def test_programs_over_every_dtype_whose_lanes_differ_in_their_conditions() -> None:
+    encoder, found = Encoder(CORE_DIALECT), 0
+    for seed in range(40):
+        subject = typed_program(Random(seed), CORE_DIALECT)
+        for schedule in SCHEDULES:
+            found += same(encoder, subject, RandomModel(seed), schedule)
+    assert found == 40 * len(SCHEDULES)
+
+
 HEAD = "kernel f(x, k) -> y\nx f32 [4] heap\nk i32 [4] heap\ny f32 [4] heap\nt f32 [4] heap\n\n"
 
 
@@ -127,6 +137,10 @@ def test_what_has_no_value_has_none_in_either(tree: str) -> None:
         "4 y[{0}] = select(k[{0}] < {0} - 2, exp(-inf - x[{0}]), max(x[{0}], -inf) / 3)",
         "4 y[{0}] = select(x[{0}] >= x[0], sqrt(abs(x[{0}])), x[{0}] / (x[0] * x[1])) / 0",
         "4:v t[{0}] = 3\ny[0] = 1\ny[1] = -inf\n4:v y[0] += t[{0}]\n4:v y[1] max= t[{0}]\n2 y[{0}+2] = 5",
+        "4 y[{0}] = 2\n4 4:v y[{0}] += x[{1}] if {0}+{1} >= 5\n4:v y[{0}] = x[{0}-1] if {0} >= 1",
+        "2 t[{0}] = 3\n4:p y[{0}] = 1\n4:p 4:v y[{0}] max= t[{1}] if {1} <= 1 and {0} >= 1",
+        "4 y[{0}] = f32(u64(k[{0}]) / 3) + f32(shr(u64(k[{0}]), 5)) + f32(max(u64(k[{0}]), u64(k[0])))",
+        "4 y[{0}] = select(u64(k[{0}]) < u64(k[0]), f32(rem(u64(k[1]), 1000)), f32(abs(-u64(k[2]))))",
         "4 t[{0}] = 2\n4:p y[{0}] = x[{0}]\n4:p t[0] += y[{0}]\n4 y[{0}] *= t[{0}] if {0} >= 1 and {0} <= 2",
         "4 t[{0}] = 2\n2:g 2:b\n| t[{0}*2+{1}] = x[{1}]\n| y[{0}*2+{1}] = t[{0}] + t[{1}]",
         "4:p " + "1 " * 40 + "y[{0}] = x[{0}]\n4:p " + "1 " * 20 + "y[0] += x[{0}]",

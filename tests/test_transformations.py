@@ -140,7 +140,7 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T159": ("8 y[{0}] = x[{0}*2]", "", [], "annotate_scope(s0, suffix=v)"),
     "PD-T160": ("9 y[{0}] = 0\n8 y[{0}+1] = y[{0}]", "", [], "annotate_scope(s1, suffix=v)"),
     "PD-T161": ("8 y[0] = x[{0}]", "", [], "annotate_scope(s0, suffix=v)"),
-    "PD-T162": ("8 y[{0}] = 0\n8 y[{0}] = x[{0}] if {0} >= 2", "", [], "annotate_scope(s1, suffix=v)"),
+    "PD-T162": ("8 y[{0}] = x[{0}] + index({0}//2)", "", [], "annotate_scope(s0, suffix=v)"),
     "PD-T171": ("8\n| a[{0}] = x[{0}]\n| b[{0}] = x[7-{0}]", "", [], "stage_read(s0, array=x)"),
     "PD-T172": (
         "t[0] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0]", "", [], "stage_read(s0, array=t)",

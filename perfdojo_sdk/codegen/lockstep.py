@@ -7,8 +7,10 @@ kinds come from ``pd_vectors.h``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
+from perfdojo_sdk.codegen.c import CEmitter, Point
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
     c_index,
@@ -20,7 +22,8 @@ from perfdojo_sdk.codegen.c_values import (
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
-from perfdojo_sdk.codegen.registers import variable
+from perfdojo_sdk.codegen.registers import Registers, variable
+from perfdojo_sdk.core.dialect import Location
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
 from perfdojo_sdk.core.expression import (
     Access,
@@ -34,20 +37,52 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
-from perfdojo_sdk.core.program import Statement
-
-if TYPE_CHECKING:
-    from perfdojo_sdk.codegen.c import Point
-    from perfdojo_sdk.codegen.vector import VectorEmitter
+from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.storage import Buffer
 
 #: The first and the last active lane are in these variables where a condition differs from lane to lane.
 LOW, HIGH = "pd_low", "pd_high"
 
 
-# -- statements ------------------------------------------------------------------------------------
+class LaneEmitter(CEmitter):
+    """Adds vectors for lockstep scopes, and the prefetches of locations, to :class:`CEmitter`."""
+
+    registers: Mapping[str, Registers]
+    all_vectors = False
+    """True once code uses vectors besides whole registers of f32."""
+
+    def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
+        level = point.level - 1
+        with self.where_guard_holds(statement, point, level) as reached:
+            if reached:
+                emit_lanes(self, statement, scope.size, level, point)
+
+    def cell(self, access: Access, point: Point) -> str:
+        registers = self.registers.get(self._buffer(access).name)
+        if registers is None:
+            return super().cell(access, point)
+        name, position = variable(registers, self.flat(access, point))
+        return f"{name}[{position}]" if registers.vector else name
+
+    def _buffer(self, access: Access) -> Buffer:
+        return self.program.buffer_of[access.array]
+
+    def is_named(self, access: Access) -> bool:
+        return self._buffer(access).name in self.registers
+
+    def location(self, access: Access) -> Location:
+        return self.dialect.locations[self._buffer(access).location]
+
+    def fetch_following(self, source: Access, point: Point) -> None:
+        """Prefetch what the next iteration of the outermost scope that ``source`` depends on will read."""
+        if source.levels and not self.is_named(source):
+            outermost = source.levels[0]
+            step = {outermost: AffineExpr.of({outermost: 1}, 1)}
+            following = source.substitute(lambda level: step.get(level) or AffineExpr.level(level))
+            self.function.line(f"pd_prefetch_ahead(&{self.cell(following, point)});")
 
 
-def emit_lanes(emitter: VectorEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
+def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
     """Emit ``statement`` for all lanes; what its condition says for all of them together holds."""
     program = emitter.program
     width = vector_lanes(program, statement, level, count, emitter.dialect)
@@ -69,9 +104,7 @@ def emit_lanes(emitter: VectorEmitter, statement: Statement, count: int, level: 
         emitter.visit_statement(statement, point.at(level, count - 1))
 
 
-def _lane_by_lane(
-    emitter: VectorEmitter, statement: Statement, count: int, level: int, point: Point
-) -> None:
+def _lane_by_lane(emitter: LaneEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
     """Emit each lane by itself, so that all of them load before any stores."""
     f, kind = emitter.function, C_TYPES[statement.dtype]
     at = [point.at(level, lane) for lane in range(count)]
@@ -100,7 +133,7 @@ class Lanes:
 
     def __init__(
         self,
-        emitter: VectorEmitter,
+        emitter: LaneEmitter,
         guard: list[AffineExpr],
         count: int,
         width: int,
@@ -311,7 +344,8 @@ class Lanes:
                 return c_operation(value, arguments, kind)
             case Cast() if value.argument.dtype == "bool":
                 size = BYTES[value.dtype] if value.dtype not in ROUNDED_DTYPES else 4
-                return self._converted(f"({self.mask(value.argument, size)} & 1)", f"i{8 * size}", value.dtype)
+                bits = f"({self.mask(value.argument, size)} & 1)"
+                return self._converted(bits, f"i{8 * size}", value.dtype)
             case Cast():
                 return self._converted(self.vector(value.argument), value.argument.dtype, value.dtype)
             case Literal():
@@ -337,7 +371,7 @@ class Lanes:
             return f"pd_mask_{kind}({self.emitter.expression(value, self.base)})"
         own = self._mask_size(value)
         text = self._own_mask(value, own)
-        return text if own == size else f"pd_{self.made(f'i{8 * size}')}_from_{self.made(f'i{8 * own}')}({text})"
+        return self._converted(text, f"i{8 * own}", f"i{8 * size}")
 
     def _mask_size(self, value: Expression) -> int:
         """Bytes of the lanes in which the mask of a value is computed."""

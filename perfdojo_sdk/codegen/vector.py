@@ -2,24 +2,23 @@
 
 A lockstep scope becomes one statement over vectors (:mod:`.lockstep`). Arithmetic uses the compiler's vector
 operators; whatever has no operator calls a function. Those for whole registers of f32, such as
-``pd_load_f32v``, come from a target's own header (``pd_vector.h`` says which); ``pd_vectors.h`` has those of all
-other vectors, and a target may replace some. So a new instruction set is one header.
+``pd_load_f32v``, come from a target's own header (``pd_vector.h`` says which); ``pd_vectors.h`` has those of
+all other vectors, and a target may replace some. So a new instruction set is one header.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfdojo_sdk.codegen.c import SUPPORT, CEmitter, Point, support_text
+from perfdojo_sdk.codegen.c import SUPPORT, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE
-from perfdojo_sdk.codegen.lockstep import emit_lanes
+from perfdojo_sdk.codegen.lockstep import LaneEmitter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
-from perfdojo_sdk.codegen.registers import Registers, assign, variable
-from perfdojo_sdk.core.dialect import Dialect, Location
+from perfdojo_sdk.codegen.registers import Registers, assign
+from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
-from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import is_copy, lane_stride, transposed_copy
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -32,8 +31,8 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h")
 MANY_SUMS = 8
 
 
-class VectorEmitter(CEmitter):
-    """Adds vectors, named cells and streaming stores to :class:`CEmitter`.
+class VectorEmitter(LaneEmitter):
+    """Adds the headers of an instruction set, named cells and transposed copies to :class:`LaneEmitter`.
 
     ``headers`` (name -> text) define the vector type of f32 and its functions; the first is included.
     ``vectors`` is the name of the header that kernels with other vectors include after it.
@@ -49,9 +48,7 @@ class VectorEmitter(CEmitter):
     ) -> None:
         super().__init__(program, symbol, dialect)
         self.headers, self.vectors = headers, vectors
-        self.includes = (*CEmitter.includes, next(iter(headers)))
-        self.all_vectors = False
-        """True once code uses vectors besides whole registers of f32."""
+        self.includes = (*LaneEmitter.includes, next(iter(headers)))
         self.registers = self._assign_registers()
 
     def _include_lines(self) -> str:
@@ -90,19 +87,6 @@ class VectorEmitter(CEmitter):
                 self.all_vectors = True
         for name in registers.names:
             self.function.line(f"{kind} {name} = {zero};")
-
-    def cell(self, access: Access, point: Point) -> str:
-        registers = self.registers.get(self._buffer(access).name)
-        if registers is None:
-            return super().cell(access, point)
-        name, position = variable(registers, self.flat(access, point))
-        return f"{name}[{position}]" if registers.vector else name
-
-    def _buffer(self, access: Access) -> Buffer:
-        return self.program.buffer_of[access.array]
-
-    def is_named(self, access: Access) -> bool:
-        return self._buffer(access).name in self.registers
 
     # -- loops -----------------------------------------------------------------------------------
 
@@ -164,22 +148,3 @@ class VectorEmitter(CEmitter):
         super().visit_statement(statement, point)
         if is_copy(statement) and self.location(statement.target).fetch_ahead:
             self.fetch_following(statement.reads[0], point)
-
-    def location(self, access: Access) -> Location:
-        return self.dialect.locations[self._buffer(access).location]
-
-    def fetch_following(self, source: Access, point: Point) -> None:
-        """Prefetch what the next iteration of the outermost scope that ``source`` depends on will read."""
-        if source.levels and not self.is_named(source):
-            outermost = source.levels[0]
-            step = {outermost: AffineExpr.of({outermost: 1}, 1)}
-            following = source.substitute(lambda level: step.get(level) or AffineExpr.level(level))
-            self.function.line(f"pd_prefetch_ahead(&{self.cell(following, point)});")
-
-    # -- lockstep scopes -------------------------------------------------------------------------
-
-    def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
-        level = point.level - 1
-        with self.where_guard_holds(statement, point, level) as reached:
-            if reached:
-                emit_lanes(self, statement, scope.size, level, point)

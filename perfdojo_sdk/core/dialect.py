@@ -126,7 +126,7 @@ CORE_LOCATIONS = {
     )
 }
 
-#: The paper's language without any target; wide enough to interpret every core program. A vector has 64 bytes.
+#: The paper's language without any target, wide enough for every core program: vectors have 64 bytes.
 CORE_DIALECT = Dialect(
     CORE_SUFFIXES,
     CORE_LOCATIONS,

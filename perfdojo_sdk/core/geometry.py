@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import AffineExpr, Cast, Expression, IndexValue, Read, walk
+from perfdojo_sdk.core.expression import AffineExpr, Expression, IndexValue, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -109,19 +109,19 @@ def _stride_of(address: AffineExpr, level: int) -> int | None:
     return address.coefficients.get(level, 0)
 
 
-def lane_dtypes(statement: Statement) -> frozenset[str]:
-    """The dtypes of what a statement writes, reads and converts to."""
-    parts = [part for part in walk(statement.value) if isinstance(part, (Read, Cast))]
-    return frozenset([statement.dtype, *(part.dtype for part in parts)])
-
-
 def most_lanes(statement: Statement, dialect: Dialect) -> int:
-    """The most iterations of a lockstep scope around a statement: the lanes of the widest of its dtypes, as far
-    as the target has vectors of them; 0 if it has none of the dtype that is written."""
+    """The most iterations of a lockstep scope around a statement: the lanes of the widest of its dtypes, as
+    far as the target has vectors of them; 0 if it has none of the dtype that is written."""
     lanes = dialect.lanes
     if statement.dtype not in lanes:
         return 0
-    return min([lanes[dtype] for dtype in lane_dtypes(statement) if dtype in lanes])
+    return min([lanes[dtype] for dtype in statement.dtypes if dtype in lanes])
+
+
+def lane_counts(scope: Scope, dialect: Dialect) -> set[int]:
+    """The numbers of lanes, above 1, that vectors of the statements below a scope may have."""
+    counts = {most_lanes(leaf.statement, dialect) for leaf in scope.leaves}
+    return {count for count in counts if count > 1}
 
 
 def transposed_copy(program: Program, scope: Scope, level: int) -> Statement | None:

@@ -18,7 +18,18 @@ from itertools import chain
 from operator import attrgetter, is_
 from typing import ClassVar, NamedTuple, TypeAlias
 
-from perfdojo_sdk.core.expression import Access, AffineExpr, Change, Condition, Expression, Form, IndexValue
+from perfdojo_sdk.core.expression import (
+    Access,
+    AffineExpr,
+    Cast,
+    Change,
+    Condition,
+    Expression,
+    Form,
+    IndexValue,
+    Read,
+    walk,
+)
 from perfdojo_sdk.core.frozen import frozen, later, lazy, maker
 from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.operations import ACCUMULATIONS
@@ -241,6 +252,15 @@ class Statement:
     @property
     def conditions(self) -> tuple[Condition, ...]:
         return tuple([Condition(form) for form in self.guard])
+
+    @lazy
+    def dtypes(self) -> frozenset[str]:
+        """The dtypes of what the statement writes, reads and converts to."""
+        if "origin" in self.__dict__:
+            dtypes: frozenset[str] = self.__dict__["origin"].dtypes
+            return dtypes
+        parts = [part for part in walk(self.value) if isinstance(part, (Read, Cast))]
+        return frozenset([self.dtype, *(part.dtype for part in parts)])
 
     @lazy
     def forms(self) -> tuple[Form, ...]:

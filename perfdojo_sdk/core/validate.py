@@ -28,7 +28,6 @@ from perfdojo_sdk.core.geometry import (
     guarded_bounds,
     index_values,
     is_copy,
-    lane_dtypes,
     lane_stride,
     most_lanes,
     negative_dividends,
@@ -340,7 +339,7 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
         return
     lanes = most_lanes(statement, dialect)
     if scope.size > lanes:
-        what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(lane_dtypes(statement)))}"
+        what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(statement.dtypes))}"
         yield Violation("PD-P015", what, scope.id)
     if any(level in q.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
         what = f"lanes of {scope.head} cannot count by // or %"
@@ -383,9 +382,10 @@ def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
 
-def beyond_storage(program: Program, dtype: str, full: str = "f32") -> Iterator[str]:
-    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words."""
-    for array in (*program.inputs, *program.outputs):
+def beyond_storage(program: Program, dtype: str, full: str = "f32", interface: bool = False) -> Iterator[str]:
+    """Uses of a dtype besides keeping ``full`` in temporaries of it, in words; with ``interface``, also in
+    arrays of callers."""
+    for array in (*program.inputs, *program.outputs) if not interface else ():
         if program.buffer_of[array].dtype == dtype:
             yield f"{array} is part of the kernel's interface"
     if not any(buffer.dtype == dtype for buffer in program.buffers) and not _mentions(program, dtype):

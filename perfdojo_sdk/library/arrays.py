@@ -1,8 +1,8 @@
 """Arrays that are passed to C: each argument becomes a view that a kernel may use, or is an error.
 
-Nothing is copied or converted. NumPy arrays, and objects with ``__array_interface__`` or
-DLPack on the CPU (PyTorch tensors among them), are accepted when shape, dtype and strides are
-exactly the kernel's.
+Nothing is copied or converted. NumPy arrays (those of the package ml_dtypes among them), and objects with
+``__array_interface__`` or DLPack on the CPU, such as PyTorch tensors, are accepted when shape, dtype and
+strides are exactly the kernel's.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ import numpy as np
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.library.bfloat16 import bfloat16, from_dlpack, is_bfloat16
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
 
-#: dtype of a program -> NumPy's; dtypes that NumPy lacks cannot cross the border.
+#: dtype of a program -> NumPy's own; bf16 has a place of its own.
 NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16",
     "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
@@ -38,7 +39,14 @@ class ArgumentValueError(DojoError, ValueError):
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """A program's name for ``dtype`` in any byte order; NumPy's own where programs have none."""
+    if is_bfloat16(dtype):
+        return "bf16"
     return DTYPES.get(dtype.newbyteorder("=")) or str(dtype)
+
+
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """NumPy's dtype for fresh arrays of a program's."""
+    return bfloat16() if dtype == "bf16" else np.dtype(NUMPY[dtype])
 
 
 def view(value: Any, name: str) -> Array:
@@ -52,7 +60,8 @@ def view(value: Any, name: str) -> Array:
         raise ArgumentTypeError("PD-L010", what, hint="pass a NumPy array, or one that speaks DLPack")
     _refuse_negated_when_read(value, name)
     try:
-        array: Array = np.from_dlpack(value)
+        rounded = from_dlpack(value)
+        array: Array = np.from_dlpack(value) if rounded is None else rounded
     except Exception as error:
         why = " ".join(str(error).split())[:200]
         what = f"{name} cannot be read through DLPack"

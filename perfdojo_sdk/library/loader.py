@@ -28,6 +28,7 @@ from perfdojo_sdk.library.arrays import (
     aligned_empty,
     check_layout,
     dtype_name,
+    numpy_dtype,
     refuse_overlap,
     thread_count,
     view,
@@ -267,7 +268,7 @@ class _Function:
     def __init__(self, entry: KernelEntry, code: ctypes.CDLL) -> None:
         self.entry = entry
         self.key = tuple((i.shape, i.dtype) for i in entry.inputs)
-        missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in NUMPY]
+        missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in (*NUMPY, "bf16")]
         if missing:
             raise LibraryError("PD-L008", f"{entry.name} has arrays of {missing[0]}, which NumPy lacks")
         pointers = [ctypes.c_void_p] * (len(entry.inputs) + len(entry.outputs) + 1)
@@ -298,7 +299,7 @@ class _Function:
             return [
                 (o.name, self._output(given[o.name], o, o.name))
                 if o.name in given
-                else (o.name, aligned_empty(o.shape, NUMPY[o.dtype]))
+                else (o.name, aligned_empty(o.shape, numpy_dtype(o.dtype)))
                 for o in specs
             ]
         values = out if isinstance(out, tuple | list) else (out,)

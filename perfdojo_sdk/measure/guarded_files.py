@@ -81,8 +81,8 @@ def _new(name: str) -> _Folder:
     )
 
 
-#: Folder of files in memory on Linux, and the free bytes that it needs to be used: more than all that one run,
-#: or one compilation, writes.
+#: Folder of files in memory on Linux, and the free bytes that it needs to be used: more than one run or one
+#: compilation writes.
 _IN_MEMORY, _ROOM = "/dev/shm", 1 << 30
 
 

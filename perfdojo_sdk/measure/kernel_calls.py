@@ -36,6 +36,25 @@ CARRIER = {
     "i8": "i1", "u64": "u8", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
 }  # fmt: skip
 
+
+def numbers(carried: np.ndarray[Any, Any], dtype: str) -> np.ndarray[Any, Any]:
+    """The numbers in an array of a program: NumPy has no bf16, whose bits are carried as integers."""
+    if dtype != "bf16":
+        return carried
+    return (carried.astype(np.uint32) << 16).view(np.float32)
+
+
+def carry(values: np.ndarray[Any, Any], carried: np.ndarray[Any, Any], dtype: str) -> None:
+    """Fill an array of a program with numbers; those of bf16, given as f32, are rounded to the nearest."""
+    if dtype != "bf16":
+        with np.errstate(over="ignore"):
+            carried[...] = values
+        return
+    bits = np.asarray(values, np.float32).view(np.uint32)
+    nearest = bits + 0x7FFF + (bits >> 16 & 1) >> 16
+    carried[...] = np.where(np.isnan(values), bits >> 16 | 0x40, nearest)
+
+
 #: Two signalling NaNs per float type: arithmetic never makes one, so no result looks like them.
 _POISON = {
     "f64": (0x7FF5A5A5A5A5A5A5, 0x7FF25A5A5A5A5A5A),

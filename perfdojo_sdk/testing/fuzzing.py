@@ -19,9 +19,12 @@ from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.search.neighbours import random_step
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.shrink import shrink, still
+from perfdojo_sdk.testing.typed_programs import has_all_vectors, typed_program
 from perfdojo_sdk.verify.dependence import DependenceReport, verify_dependence_trace, verify_races
 from perfdojo_sdk.verify.exact import ExactWalk, verify_exact
 
+#: Every so many walks, one starts from a program of every dtype.
+TYPED = 6
 #: Moves between two checks by the expensive legs.
 EVERY = 100
 #: Moves between two checks of the printed text.
@@ -70,13 +73,14 @@ class FuzzReport:
 
 
 def fuzz(seed: int, rules: Rules, length: int, rarest: Sequence[str] = ()) -> FuzzReport:
-    """A walk of ``length`` moves over a random program of six statements or more, checked by the exact and
-    the dependence leg.
+    """A walk of ``length`` moves over a random program of six statements or more, or over one of every dtype,
+    checked by the exact and the dependence leg.
 
     ``rarest``: transformations to prefer now and then. Any exception is a failure of the walk.
     """
     rng, report = Random(seed), FuzzReport(seed)
-    trace = Trace(random_program(rng, 6))
+    typed = seed % TYPED == 0 and has_all_vectors(rules.dialect)
+    trace = Trace(typed_program(rng, rules.dialect) if typed else random_program(rng, 6))
     walk = ExactWalk(trace.root, rules.dialect)
     report.statements = sum(isinstance(node, Statement) for _, node in trace.root.walk())
     for number in range(1, length + 1):

@@ -7,7 +7,7 @@ from math import log
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import DIGITS
+from perfdojo_sdk.core.dtypes import DIGITS, largest, smallest_normal
 from perfdojo_sdk.verify.groups import Array, Groups
 from perfdojo_sdk.verify.mixture import (
     NANS,
@@ -22,7 +22,7 @@ from perfdojo_sdk.verify.mixture import (
 )
 
 #: Exponentials of numbers above this are infinite, and below its negative 0. f16 is computed in f32.
-EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "f32": 130.0, "f64": 800.0}
+EXPONENTIALS: Mapping[str, float] = {"f16": 130.0, "bf16": 130.0, "f32": 130.0, "f64": 800.0}
 #: Exponents that whole arrays are scaled by: denormal, far below and far above one, nearly the largest.
 SCALES: tuple[Callable[[Range], int], ...] = (
     lambda r: (r.smallest + r.normal) // 2,
@@ -89,8 +89,7 @@ def level(values: Array, groups: Groups, dtype: str, rng: Generator) -> None:
         flat[chosen, position[chosen]] = top[chosen, 0]
         position = rng.integers(0, groups.size, groups.count)
     flat[turn // 8 % 8 == 7] *= -1
-    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
-    flat = np.clip(flat, -largest, largest)
+    flat = np.clip(flat, -largest(dtype), largest(dtype))
     # Infinities and NaN at each position in turn, in half of the groups with another one far from it.
     odd = number[turn // 8 % 8 == 3]
     for chosen, places in ((odd, cycled), (odd[::2], position)):
@@ -134,7 +133,7 @@ def spread(values: Array, dtype: str, rng: Generator) -> None:
     with np.errstate(under="ignore"):
         np.copysign(size, 0.5 - turn % 2, out=values, casting="same_kind")
         below = turn // 2 % 8 == 7
-        values[below] = np.nextafter(values[below], values.dtype.type(0))
+        values[below] = _next(values[below], 0, dtype)
 
 
 def _at_powers(exponents: Array, turn: Array) -> Array:
@@ -158,23 +157,29 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     exponents = reach.smallest + np.floor(share * (top + 1 - reach.smallest))
     kind = rng.permutation(count) % 8
     size = np.ldexp(np.ones(count), exponents.astype(np.int32)).astype(native)
-    below, above = np.nextafter(size, native.type(0)), np.nextafter(size, native.type(np.inf))
+    below, above = _next(size, 0, dtype), _next(size, np.inf, dtype)
     # Ordinary ones of any size, of those with a whole part and another one, and of those with an exponential.
     partly = np.exp2(rng.uniform(-1, 1, count) * DIGITS[dtype])
     scales = np.choose(rng.integers(0, 3, count), [size, partly, np.full(count, EXPONENTIALS[dtype] / 2)])
-    ordinary = (scales * (1 + rng.random(count))).astype(native)
-    limits = np.finfo(native)
-    least, normal = np.nextafter(native.type(0), native.type(1)), limits.smallest_normal
-    largest = limits.max if top == reach.largest else native.type(np.ldexp(1.0, top))
-    ends = rng.choice(np.array([largest, normal, normal - least, least], native), count)
+    with np.errstate(over="ignore"):
+        ordinary = (scales * (1 + rng.random(count))).astype(native)
+    least, normal = np.ldexp(1.0, reach.smallest), smallest_normal(dtype)
+    most = largest(dtype) if top == reach.largest else np.ldexp(1.0, top)
+    ends = rng.choice(np.array([most, normal, normal - least, least], native), count)
     given = np.array([*np.arange(1, 8) / 2, 5, 10, *literals], native)
-    given = np.concatenate(
-        [given, np.nextafter(given, native.type(0)), np.nextafter(given, native.type(np.inf))]
-    )
+    given = np.concatenate([given, _next(given, 0, dtype), _next(given, np.inf, dtype)])
     told = np.where(rng.random(count) < 0.3, ordinary, rng.choice(given, count))
     several = [kind < 2, kind < 4, kind == 4, kind == 5, kind == 6]
     chosen = np.select(several, [size, below, above, ends, np.zeros_like(size)], told)
     values[...] = np.copysign(chosen, rng.choice([-1.0, 1.0], count)).reshape(values.shape)
+
+
+def _next(values: Array, towards: float, dtype: str) -> Array:
+    """The neighbours of numbers of a dtype; of bf16, which is carried in f32, those that it has."""
+    if dtype != "bf16":
+        return np.asarray(np.nextafter(values, values.dtype.type(towards)))
+    step = np.int32(1 << 16) * np.where(np.sign(towards - values) == np.sign(values), 1, -1)
+    return np.asarray((values.view(np.int32) + step.astype(np.int32)).view(np.float32))
 
 
 def single(values: Array, groups: Groups, dtype: str, rng: Generator, literals: Sequence[float] = ()) -> None:

@@ -22,7 +22,8 @@ from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, 
 from perfdojo_sdk.core.geometry import index_ranges
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
-from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.core.validate import beyond_storage
+from perfdojo_sdk.measure.kernel_calls import CARRIER, carry
 from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS, enlarge_some, insert_specials, mix, mix_alike
 from perfdojo_sdk.verify.coverage import SCALINGS, level, scale, select_one, single, spread
 from perfdojo_sdk.verify.groups import Array, Groups, kept_dimensions
@@ -57,6 +58,9 @@ _CHARACTERISTIC = frozenset(
 )
 
 _RANGES = (8, 4, 2, 1)
+
+#: Dtypes that are drawn in single precision, and rounded.
+_DRAWN_AS = {"f16": np.float32, "bf16": np.float32}
 
 #: Most elements of one array that are drawn one by one; a larger array repeats them.
 _DRAWN = 1 << 20
@@ -149,7 +153,7 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
             if array in indices:
                 _put_in_range(rng, target, dtype, indices[array], array in zeros)
             continue
-        values = np.empty(target.shape, np.float32 if dtype == "f16" else target.dtype)
+        values = np.empty(target.shape, _DRAWN_AS.get(dtype, target.dtype))
         _normal(rng, values)
         with np.errstate(under="ignore"):
             for first in range(min(len(floats), sets)):
@@ -159,7 +163,7 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
             if name == PASSING and groups[array].apart:
                 # Zeros of all arrays meet: a sum of two is -0 only where both are.
                 values[::4] = np.copysign(0.0, rng.choice([-1.0, 1.0], values[::4].shape))
-            target[...] = values
+            carry(values, target, dtype)
 
 
 def _turns(large: Sequence[str]) -> int:
@@ -197,6 +201,7 @@ def draw(
     groups, large, zeros = _all_groups(program), _large(program, floats), undivided(program)
     turns, literals, counts = _turns(large), _literals(program), shift_counts(program)
     indices = index_ranges(program)
+    values: dict[str, Array] = {}
     for index, array in enumerate(program.inputs):
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
@@ -216,10 +221,13 @@ def draw(
         else:
             asked = array in large and large.index(array) % turns == number % turns
             turn = _Turn(number, number // turns, asked, largest, literals)
-        target = target.reshape(target.shape or 1)  # without dimensions it is a row of one
-        _DRAW[name](rng, target, dtype, groups[array], turn)
+        values[array] = np.empty(target.shape, np.float32) if dtype == "bf16" else target
+        _DRAW[name](rng, values[array], dtype, groups[array], turn)
     if name == "cancelling":
-        _cancel_arrays(rng, [drawn[array] for array in floats])
+        _cancel_arrays(rng, [values[array].reshape(drawn[array].shape) for array in floats])
+    for array in floats:
+        if values[array].dtype != drawn[array].dtype:
+            carry(values[array].reshape(drawn[array].shape), drawn[array], program.buffer_of[array].dtype)
     return drawn
 
 
@@ -406,7 +414,7 @@ def _one_by_one(change: _Draw) -> _Draw:
     drawing all would cost more than everything else."""
 
     def drawn(rng: np.random.Generator, target: Array, dtype: str, groups: Groups, turn: _Turn) -> None:
-        values = np.empty(_block(target.shape), np.float32 if dtype == "f16" else target.dtype)
+        values = np.empty(_block(target.shape), _DRAWN_AS.get(dtype, target.dtype))
         _normal(rng, values)
         change(rng, values, dtype, groups, turn)
         _repeat(values, target)
@@ -520,6 +528,9 @@ def integer_range(program: Program) -> tuple[int, str]:
             return 0, why
     if other := {b.dtype for b in program.buffers} - {"f32", *STORED_DTYPES}:
         return 0, f"it uses {', '.join(sorted(other))}"
+    for dtype in STORED_DTYPES:
+        if use := next(beyond_storage(program, dtype, interface=True), ""):
+            return 0, use
     for largest in _RANGES:
         if _magnitude(program, largest) < EXACT_INTEGERS:
             return largest, ""

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from perfdojo_sdk.hookspecs.types import Failure, Measurement
+from perfdojo_sdk.measure.kernel_calls import numbers
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, INTEGERS, PASSING
 from perfdojo_sdk.verify.reference_c import BETWEEN, MINUS, NO_NUMBER, PLUS
@@ -82,6 +83,8 @@ class Piece:
     """Dimensions of this output that the levels' iterators index."""
     sets: bool = False
     """These are many outputs, one behind the other."""
+    dtype: str = ""
+    """The output's, where it is not the array's own."""
 
     def of(self, array: Array) -> Array:
         """The part of a whole array that this piece is about: rows, then what dimensions they have."""
@@ -132,7 +135,7 @@ def judge(
     assert run.outputs is not None
     result = replace(result, executions=run.executions)
     for piece in expected.pieces:
-        got = piece.of(run.outputs[piece.output])
+        got = numbers(piece.of(run.outputs[piece.output]), piece.dtype)
         known = piece.expected
         if name == PASSING:
             # Here, and by chance only elsewhere, huge numbers cancel to the last digit.

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import largest
 from perfdojo_sdk.verify.groups import Array, Groups
 
 Generator: TypeAlias = np.random.Generator
@@ -25,6 +26,7 @@ class Range:
 
 RANGES: Mapping[str, Range] = {
     "f16": Range(-24, -14, 15),
+    "bf16": Range(-133, -126, 127),
     "f32": Range(-149, -126, 127),
     "f64": Range(-1074, -1022, 1023),
 }
@@ -90,8 +92,8 @@ def anywhere(mixture: Mixture, chosen: Array) -> Array:
 
 
 def mixture_of(values: Array, groups: Groups, dtype: str, rng: Generator) -> Mixture:
-    largest = float(np.finfo(np.dtype("f2" if dtype == "f16" else values.dtype)).max)
-    return Mixture(groups, RANGES[dtype], rng, np.ones(groups.count), np.zeros(groups.count), largest)
+    ones, zeros = np.ones(groups.count), np.zeros(groups.count)
+    return Mixture(groups, RANGES[dtype], rng, ones, zeros, largest(dtype))
 
 
 def finish(mixture: Mixture, values: Array) -> None:

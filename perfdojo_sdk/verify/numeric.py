@@ -27,7 +27,7 @@ from perfdojo_sdk.hookspecs.types import (
     Runner,
     RunRequest,
 )
-from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.inputs import (
@@ -150,7 +150,8 @@ def verify_numeric(
             runs = start_runs(runner, artifact, requests, pool, forks, references.instances)
             done = (future.result()[place] for future, place in runs)
             for plan, given, outcome in zip(group, inputs, expected(), strict=True):
-                signed = signed_outputs(original, given) & signed_outputs(transformed, given)
+                read = {n: numbers(array, original.buffer_of[n].dtype) for n, array in given.items()}
+                signed = signed_outputs(original, read) & signed_outputs(transformed, read)
                 for t in plan.threads:
                     if not (put_through and plan is planned[0] and t != plan.threads[0]):
                         run = next(done)

@@ -47,12 +47,11 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.validate import beyond_storage
 from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
-from perfdojo_sdk.verify.reference_types import BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
+from perfdojo_sdk.verify.reference_types import APART, BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
 from perfdojo_sdk.verify.reference_values import (
     cast,
     condition,
@@ -139,13 +138,10 @@ class _Emitter:
                 "PD-V020",
                 f"{program.name} uses {', '.join(sorted(unsupported))}, the numeric check knows {known}",
             )
-        for dtype in STORED_DTYPES:
-            if use := next(beyond_storage(program, dtype), ""):
-                raise VerificationError(
-                    "PD-V020",
-                    f"{program.name} uses {dtype}: {use}",
-                    why="the numeric check knows it in temporaries that f32 is rounded to and read back from",
-                )
+        for name in (*program.inputs, *program.outputs):
+            if program.buffer_of[name].dtype == "tf32":
+                what = f"{program.name} uses tf32: {name} is part of the kernel's interface"
+                raise VerificationError("PD-V020", what, why="the numeric check knows it in temporaries")
 
     # -- the interface ---------------------------------------------------------------------
 
@@ -240,8 +236,11 @@ class _Emitter:
             yield from defined({"DTYPE": dtype, **self.floats[dtype]})
             yield f'#include "reference_{header}.h"'
         for dtype, wider in combinations(floats, 2):
-            yield from defined({"DTYPE": dtype, **self.floats[dtype], "WIDER": wider})
-            yield f'#include "reference_convert_{header}.h"'
+            both = (dtype, wider) == APART
+            for short, other in ((dtype, wider), (wider, dtype))[: 1 + both]:
+                macros = {"DTYPE": short, **self.floats[short], "WIDER": other, "EXACT": str(int(not both))}
+                yield from defined(macros)
+                yield f'#include "reference_convert_{header}.h"'
 
     def file(self, inputs: list[ArraySpec], outputs: list[ArraySpec]) -> Iterator[str]:
         # The program's own names may be words of C: everything of the program carries a prefix.
@@ -550,6 +549,7 @@ class _Emitter:
         """The caller's number in a cell of an input."""
         (array,) = buffer.arrays
         held = f"{input_name(array)}[{at}]"
+        held = f"float_of({held})" if buffer.dtype == "bf16" else held
         return f"literal_{buffer.dtype}({held})" if buffer.dtype in FLOAT_DTYPES else f"whole_of({held})"
 
 

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+#: In this order, each but f16 has all numbers of those before it.
 FLOATS: Mapping[str, Mapping[str, str]] = {
-    # Stored and converted only.
+    # Each operation is computed in single precision and rounded. For sums, products, quotients and roots that
+    # is the same as one rounding; for functions, U has room for two.
     "bf16": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.fep127", "W_MAX": "DBL_MAX",
-        "U": "0x1p-8", "ETA": "0x1p-134", "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t",
+        "U": "0x1.0002p-8", "ETA": "0x1p-134", "EXACT_INTEGERS": "0x1p8", "E": "float", "BITS": "uint32_t",
+        "FITS(v)": "ends_in_zeros(v, 16)",
+    },
+    "f16": {
+        "F": "_Float16", "W": "double", "WIDE_(name)": "name", "F_MAX": "65504.0", "W_MAX": "DBL_MAX",
+        "U": "0x1.001p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
+        "FITS(v)": "((W)(F)(v) == (v))",
     },
     "tf32": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "0x1.ffcp127", "W_MAX": "DBL_MAX",
-        "U": "0x1p-11", "ETA": "0x1p-137", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
-    },
-    # A half computes each operation in single precision and rounds; for these operations that is the same.
-    "f16": {
-        "F": "_Float16", "W": "double", "WIDE_(name)": "name", "F_MAX": "65504.0", "W_MAX": "DBL_MAX",
-        "U": "0x1p-11", "ETA": "0x1p-25", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
+        "U": "0x1.001p-11", "ETA": "0x1p-137", "EXACT_INTEGERS": "0x1p11", "E": "float", "BITS": "uint32_t",
+        "FITS(v)": "ends_in_zeros(v, 13)",
     },
     "f32": {
         "F": "float", "W": "double", "WIDE_(name)": "name", "F_MAX": "FLT_MAX", "W_MAX": "DBL_MAX",
         "U": "0x1p-24", "ETA": "0x1p-150", "EXACT_INTEGERS": "0x1p24", "E": "float", "BITS": "uint32_t",
+        "FITS(v)": "((W)(F)(v) == (v))",
     },
     # If long double is no wider than double, the reference rounds as much as the kernel does.
     "f64": {
         "F": "double", "W": "long double", "WIDE_(name)": "name##l", "F_MAX": "DBL_MAX", "W_MAX": "LDBL_MAX",
         "U": "(LDBL_MANT_DIG > 53 ? 0x1p-53L : 0x1p-52L)", "ETA": "0x1p-1075L",
-        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t",
+        "EXACT_INTEGERS": "0x1p53", "E": "double", "BITS": "uint64_t", "FITS(v)": "((W)(F)(v) == (v))",
     },
 }  # fmt: skip
 #: Types for programs with products of many numbers: a product of nine of f32 may leave the range of a double.
@@ -38,8 +43,11 @@ WIDER_FLOATS: Mapping[str, Mapping[str, str]] = {
 #: dtype of a float -> dtype of the bound on its error; f16 cannot hold the small bounds of its denormals.
 BOUNDS: Mapping[str, str] = {"bf16": "f32", "tf32": "f32", "f16": "f32", "f32": "f32", "f64": "f64"}
 
+#: The one pair of floats of which each has numbers that the other has not.
+APART = ("bf16", "f16")
+
 C_TYPES: Mapping[str, str] = {
-    "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "float", "tf32": "float",
+    "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "uint16_t", "tf32": "float",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
 }  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from perfdojo_sdk.core.domains import rounded
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal, Quotient
 from perfdojo_sdk.core.lookups import Lookup
@@ -61,6 +62,8 @@ def literal(literal: Literal) -> str:
     value = float(literal.value)
     if value in (float("inf"), float("-inf")):
         return f"literal_{literal.dtype}({'' if value > 0 else '-'}INFINITY)"
+    if literal.dtype in STORED_DTYPES and value == rounded(value, literal.dtype):
+        return f"literal_{literal.dtype}({value!r}f)"
     if literal.dtype in STORED_DTYPES:
         # It was f32 before it was rounded, which the bound has to know.
         return f"convert_f32_{literal.dtype}(literal_f32((float){value!r}))"

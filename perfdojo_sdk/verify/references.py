@@ -135,10 +135,11 @@ class References:
             known = (f"{name}_{part}" for part in ("v", "e", "far", "lo", "hi"))
             own: list[Any] = [bounded.get(part) for part in known]
             dimensions = self.rows.dimensions[name] if self.rows else ()
+            dtype = self.original.buffer_of[name].dtype
             if rows is not None and whole:
-                pieces.append(Piece(name, Expected(own[0], *own)))
+                pieces.append(Piece(name, Expected(own[0], *own), dtype=dtype))
                 own = [None if part is None else rows_of(part, rows, dimensions) for part in own]
-            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions, sets))
+            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions, sets, dtype))
         return Outcome(tuple(pieces), float(max(np.max(wide[PEAK]), np.max(bounded[PEAK]))))
 
     def choose_rows(self, instances: int) -> Array:

@@ -8,7 +8,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import index_values, lane_dtypes, lane_stride, most_lanes, transposed_copy
+from perfdojo_sdk.core.geometry import index_values, lane_stride, most_lanes, transposed_copy
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -169,7 +169,7 @@ def _one_statement(facts: Mapped) -> Refusal | None:
 def _enough_lanes(facts: Mapped) -> Refusal | None:
     if not facts.lanes:
         return None
-    scope, dtypes = facts.scope, " and ".join(sorted(lane_dtypes(facts.only)))
+    scope, dtypes = facts.scope, " and ".join(sorted(facts.only.dtypes))
     lanes = most_lanes(facts.only, facts.site.dialect)
     if scope.size <= lanes:
         return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import negative_dividends
+from perfdojo_sdk.core.geometry import lane_counts, negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
@@ -122,9 +122,8 @@ class SplitWithCondition(Analysed[GuardedDivision]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        factors = sorted({*dialect.lanes.values(), 4})
         for _, scope in program.scopes:
-            for factor in factors if not scope.suffix else ():
+            for factor in sorted({*lane_counts(scope, dialect), 4}) if not scope.suffix else ():
                 if 1 < factor < scope.size and scope.size % factor:
                     yield Move(self.name, scope.id, (("factor", factor),))
 

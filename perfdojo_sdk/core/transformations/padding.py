@@ -141,8 +141,8 @@ class PadDim(Analysed[Padding]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        widths = sorted({lanes for lanes in dialect.lanes.values() if lanes > 1})
         for buffer in temporaries(program):
+            widths = {dialect.lanes.get(buffer.dtype, 1)} - {1}
             # Elements of the outermost dimension stay where they are, however many there are.
             for k in buffer.materialised[1:]:
                 size = buffer.dimensions[k].size

@@ -15,7 +15,7 @@ from perfdojo_sdk.core.dependence import conflicts, leaking_level, may_meet, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import common_depth
+from perfdojo_sdk.core.geometry import common_depth, lane_counts
 from perfdojo_sdk.core.made import Copied, Rewritten, merged
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
@@ -237,9 +237,8 @@ class SplitRange(Analysed[CutRange]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
-        widths = tuple(sorted({lanes for lanes in dialect.lanes.values() if lanes > 1}))
         for _, scope in program.scopes:
-            for at in cuts(scope.size, widths):
+            for at in cuts(scope.size, tuple(sorted(lane_counts(scope, dialect)))):
                 yield Move(self.name, scope.id, (("at", at),))
 
     def analyse(self, site: Site) -> CutRange:

@@ -24,6 +24,7 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
@@ -221,19 +222,20 @@ def _read_in_range(facts: Slice) -> Refusal | None:
     site, whole = facts.site, facts.array in facts.site.program.inputs
     for touch in facts.inside:
         statement = touch.statement
-        if statement.guard and not (whole and _stays_inside(facts.buffer, touch, site.outer_sizes)):
+        if statement.guard and not (whole and _stays_inside(site.program, touch.access, site.outer_sizes + touch.sizes)):
             return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
     return None
 
 
-def _stays_inside(buffer: Buffer, touch: Touch, outer_sizes: tuple[int, ...]) -> bool:
-    """True if a touch stays inside its array in all iterations, whatever the statement's condition says."""
-    sizes = outer_sizes + touch.sizes
-    for form, size in zip(touch.access.subscripts, buffer.shape, strict=True):
+def _stays_inside(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
+    """True if an access, and what its run-time indices read, stays inside its array in all iterations, whatever
+    a condition says."""
+    for form, size in zip(access.subscripts, program.buffer_of[access.array].shape, strict=True):
         low, high = form.bounds(sizes)
-        if low < 0 or high >= size or any(q.dividend.bounds(sizes)[0] < 0 for q, _ in form.quotients):
+        if low < 0 or high >= size or any(q.dividend.bounds(sizes)[0] < 0 for q, _ in form.divisions):
             return False
-    return True
+    chosen = [read for lookup in lookups_of((access,)) for read in lookup.reads]
+    return all(_stays_inside(program, read, sizes) for read in chosen)
 
 
 CONDITIONAL = (

@@ -5,12 +5,12 @@
  * overflows (reference_outcomes.h), and the bound stays the one without overflow; without OUTCOMES such a number has
  * an infinite bound.
  * Before inclusion: OUTCOMES, NAN_MAY_DIFFER, RECIPROCALS (1 if x/y may be x*(1/y)), UNROUNDED (1 if sums,
- * products, quotients and roots that need no rounding add nothing to the bound), DTYPE, F (its C type), W
- * (the wider type), WIDE_(f) (the name of a function of math.h for it), F_MAX, W_MAX, U (half a unit in the
- * last place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that holds a bound),
- * BITS (an unsigned type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP ...), and the
- * rows of the table of operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), WITHIN_AN_INTERVAL(X),
- * and, with a bound in C on their change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
+ * products, quotients and roots that need no rounding add nothing to the bound), DTYPE, F (its C type), FITS(v)
+ * (true for its numbers), W (the wider type), WIDE_(f) (the name of a function of math.h for it), F_MAX, W_MAX,
+ * U (half a unit in the last place, relative), ETA (half the smallest denormal), EXACT_INTEGERS, E (the type that
+ * holds a bound), BITS (an unsigned type of its size), the error in ulp of the functions below (EXP_ULP, LOG_ULP ...), and
+ * the rows of the table of operations that are written in C, with their error in ulp: MONOTONE_FUNCTIONS(X), WITHIN_AN_INTERVAL(X), and,
+ * with a bound in C on their change when operands change, MOVING_OF_ONE(X) and MOVING_OF_TWO(X).
  */
 #define N(name) PASTE(name, DTYPE)
 #define NUM N(num)
@@ -95,7 +95,7 @@ static inline int N(product_certain)(NUM a, NUM b)
 }
 
 /* True for a number of F itself. */
-static inline int N(representable)(W v) { return UNROUNDED & ((W)(F)v == v); }
+static inline int N(representable)(W v) { return UNROUNDED & FITS(v); }
 
 /* A sum of certain numbers is certain if it needs no rounding: it is a number of F, and W has not rounded it. */
 static inline int N(unrounded_sum)(W v, NUM a, NUM b)

@@ -52,6 +52,24 @@ static inline int64_t magnitude(double x)
     return bits < INT64_C(0x7ff0000000000000) ? bits : 0;
 }
 
+/* The number whose upper half an input of bf16 holds. */
+static inline float float_of(uint16_t upper)
+{
+    uint32_t bits = (uint32_t)upper << 16;
+    float x;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* True for a float whose last `count` bits are zeros. */
+static inline int ends_in_zeros(double v, int count)
+{
+    float x = (float)v;
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof x);
+    return (double)x == v && !(bits << (32 - count));
+}
+
 static inline int64_t higher(int64_t a, int64_t b) { return a > b ? a : b; }
 
 static inline double peak_of(int64_t bits)

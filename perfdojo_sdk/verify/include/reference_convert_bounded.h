@@ -1,6 +1,8 @@
 /* Conversions between two float dtypes, once both are there; included once for each two.
- * Before inclusion: DTYPE and its macros as for its numbers, and WIDER, the other dtype.
+ * Before inclusion: DTYPE and its macros as for its numbers, WIDER, the other dtype, and EXACT: 1 if that has all
+ * numbers of DTYPE. If it has not, another inclusion with the two exchanged defines the way back.
  */
+#if EXACT
 static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, DTYPE) a)
 {
 #if OUTCOMES
@@ -9,6 +11,7 @@ static inline PASTE(num, WIDER) PASTE(PASTE(convert, DTYPE), WIDER)(PASTE(num, D
     return (PASTE(num, WIDER)){a.v, a.e};
 #endif
 }
+#endif
 
 static inline PASTE(num, DTYPE) PASTE(PASTE(convert, WIDER), DTYPE)(PASTE(num, WIDER) a)
 {

@@ -1,0 +1,80 @@
+"""Arrays of bf16, which NumPy itself has not: those of the package ml_dtypes, and tensors through DLPack."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import numpy as np
+
+from perfdojo_sdk.core.errors import DojoError
+
+#: The bits of bf16 where ml_dtypes is not installed: numbers of NumPy that say what they stand for.
+BITS = np.dtype("u2", metadata={"element": "bf16"})
+
+
+class MissingBfloat16(DojoError, TypeError):
+    """An array of bf16 has to be made, and nothing is there that has such arrays."""
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    return dtype.name == "bfloat16" or bool(dtype.metadata and dtype.metadata.get("element") == "bf16")
+
+
+def bfloat16() -> np.dtype[Any]:
+    """The dtype of fresh arrays; :class:`MissingBfloat16` (PD-L011) without ml_dtypes."""
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        hint = "install ml_dtypes, or pass arrays of your own with out=, such as PyTorch's"
+        what = "NumPy has no arrays of bf16 for the result"
+        raise MissingBfloat16("PD-L011", what, hint=hint) from error
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
+
+
+# -- DLPack ----------------------------------------------------------------------------------------
+
+_CPU, _BFLOAT = 1, 4
+
+
+class _Tensor(ctypes.Structure):
+    """``DLTensor`` of the standard, in the form that every version begins with."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Held:
+    """Memory of a tensor, for NumPy; the capsule owns the tensor and frees it when nobody holds this."""
+
+    def __init__(self, capsule: object, interface: dict[str, Any]) -> None:
+        self.capsule, self.__array_interface__ = capsule, interface
+
+
+def from_dlpack(value: Any) -> np.ndarray[Any, Any] | None:
+    """A view of a tensor of bf16 on the CPU; None for any other one."""
+    if value.__dlpack_device__()[0] != _CPU:
+        return None
+    capsule = value.__dlpack__()
+    address = ctypes.pythonapi.PyCapsule_GetPointer
+    address.argtypes, address.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    tensor = _Tensor.from_address(address(capsule, b"dltensor"))
+    if (tensor.code, tensor.bits, tensor.lanes, tensor.device_type) != (_BFLOAT, 16, 1, _CPU):
+        return None
+    shape = tuple(tensor.shape[: tensor.ndim])
+    strides = tuple(2 * s for s in tensor.strides[: tensor.ndim]) if tensor.strides else None
+    place = (tensor.data or 0) + tensor.byte_offset
+    interface = {"shape": shape, "typestr": "<u2", "data": (place, False), "strides": strides, "version": 3}
+    array: np.ndarray[Any, Any] = np.asarray(_Held(capsule, interface)).view(BITS)
+    return array

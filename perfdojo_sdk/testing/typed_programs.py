@@ -1,0 +1,153 @@
+"""Random programs over every dtype, on vectors: conversions, masks, and lanes whose conditions differ."""
+
+from __future__ import annotations
+
+from random import Random
+
+from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import parse
+
+#: Dtypes of the arrays; tf32 is for values on the way.
+INTERFACE = tuple(dtype for dtype in DTYPES if dtype != "tf32")
+ROWS = 3
+#: Columns: fewer than a vector's lanes, a vector, and more, with a rest.
+COLUMNS = (3, 4, 8, 11, 16, 19)
+_NUMBERS = ("{} + {}", "{} - {}", "{} * {}", "max({}, {})", "min({}, {})")
+_BITS = ("and({}, {})", "or({}, {})", "xor({}, {})")
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def has_all_vectors(dialect: Dialect) -> bool:
+    """True if a target has vectors of every dtype, so that typed programs are programs of it."""
+    lockstep = any(suffix.order == "lockstep" for suffix in dialect.suffixes.values())
+    return lockstep and BYTES.keys() <= dialect.lanes.keys()
+
+
+def typed_program(rng: Random, dialect: Dialect, statements: int = 4) -> Program:
+    """A program of so many statements, most of them in lockstep, for a target that has all vectors.
+
+    Its results do not depend on the order of lanes, to the bit: no floats are added up across lanes.
+    """
+    return _Writer(rng, dialect).program(statements)
+
+
+class _Writer:
+    def __init__(self, rng: Random, dialect: Dialect) -> None:
+        self.rng, self.dialect = rng, dialect
+        self.columns = rng.choice(COLUMNS)
+        self.arrays = {f"x{k}": rng.choice(INTERFACE) for k in range(3)}
+        self.outputs: list[str] = []
+        self.used: set[str] = set()
+        """Dtypes of what the statement in the making reads and converts to."""
+        self.lines: list[str] = []
+
+    def program(self, statements: int) -> Program:
+        for _ in range(statements):
+            self.rng.choice((self.plain, self.plain, self.update, self.across))()
+        inputs = [name for name in self.arrays if name not in self.outputs]
+        shape = {
+            name: f"{ROWS}" if name.startswith("s") else f"{ROWS},{self.columns}" for name in self.arrays
+        }
+        return parse(
+            "\n".join(
+                [
+                    f"kernel typed({', '.join(inputs)}) -> {', '.join(self.outputs)}",
+                    *(f"{name} {dtype} [{shape[name]}] heap" for name, dtype in self.arrays.items()),
+                    "",
+                    *self.lines,
+                    "",
+                ]
+            ),
+            self.dialect,
+        )
+
+    # -- statements ----------------------------------------------------------------------------------
+
+    def plain(self) -> None:
+        """Write every element of a new array."""
+        dtype = self.rng.choice(INTERFACE)
+        name = f"t{len(self.outputs)}"
+        self.emit(name, dtype, "[{0},AT]", "=", condition=False)
+        self.arrays[name] = dtype
+        self.outputs.append(name)
+
+    def update(self) -> None:
+        """Change some elements of an array, under a condition."""
+        if not (names := [name for name in self.outputs if name.startswith("t")]):
+            return self.plain()
+        name = self.rng.choice(names)
+        dtype = self.arrays[name]
+        signs = ("=", "max=", "min=") if dtype == "bool" else ("=", "+=", "*=", "max=", "min=")
+        self.emit(name, dtype, "[{0},AT]", self.rng.choice(signs), condition=True)
+        return None
+
+    def across(self) -> None:
+        """Combine the elements of each row."""
+        dtype = self.rng.choice([dtype for dtype in INTERFACE if dtype != "bool"])
+        signs = ("max=", "min=") if dtype in FLOAT_DTYPES else ("+=", "*=", "max=", "min=")
+        name = f"s{len(self.outputs)}"
+        self.lines.append(f"{ROWS} {name}[{{0}}] = 1")
+        self.emit(name, dtype, "[{0}]", self.rng.choice(signs), condition=self.rng.random() < 0.5)
+        self.arrays[name] = dtype
+        self.outputs.append(name)
+
+    def emit(self, name: str, dtype: str, cell: str, sign: str, condition: bool) -> None:
+        self.used = {dtype}
+        value, guards = self.value(dtype, 2), []
+        lanes = min(self.dialect.lanes[each] for each in self.used)
+        at, scopes = "{1}", f"{self.columns}:v"
+        if self.rng.random() < 0.1 or not lanes > 1:
+            scopes = f"{self.columns}"
+        elif self.columns > lanes:
+            at, scopes = f"{{1}}*{lanes}+{{2}}", f"{-(-self.columns // lanes)} {lanes}:v"
+            guards = [f"{at} < {self.columns}"] if self.columns % lanes else []
+        if condition:
+            low, high = sorted(self.rng.sample(range(self.columns + 1), 2))
+            guards += self.rng.choice(
+                ([f"{at} >= {low}"], [f"{at} < {high}"], [f"{at} >= {low}", f"{at} < {high}", "{0} >= 1"])
+            )
+        text = f"{ROWS} {scopes} {name}{cell} {sign} {value}"
+        text += f" if {' and '.join(guards)}" if guards else ""
+        self.lines.append(text.replace("AT", at))
+
+    # -- values --------------------------------------------------------------------------------------
+
+    def read(self, dtype: str) -> str:
+        """An element as a value of ``dtype``."""
+        name = self.rng.choice([name for name in self.arrays if not name.startswith("s")])
+        found = self.arrays[name]
+        row = self.rng.choice(("{0}", "{0}", f"{self.rng.randrange(ROWS)}"))
+        place = f"{name}[{row},{self.rng.choice(('AT', 'AT', 'AT', '0'))}]"
+        self.used |= {found, dtype}
+        if found == dtype:
+            return place
+        if found in FLOAT_DTYPES and dtype in FLOAT_DTYPES and self.rng.random() < 0.2:
+            self.used.add("tf32")
+            return f"{dtype}(tf32({place}))" if found != "tf32" else f"{dtype}({place})"
+        return f"{dtype}({place})"
+
+    def value(self, dtype: str, depth: int) -> str:
+        rng = self.rng
+        if depth == 0 or rng.random() < 0.2:
+            return self.read(dtype)
+        one, other = (self.value(dtype, depth - 1) for _ in range(2))
+        choice = rng.random()
+        if choice < 0.25:
+            return f"select({self.condition(depth - 1)}, {one}, {other})"
+        if dtype == "bool":
+            return rng.choice((*_BITS, "max({}, {})")).format(one, other) if choice < 0.8 else f"not({one})"
+        if choice < 0.35:
+            return f"abs({one})" if rng.random() < 0.5 else f"-({one})"
+        if choice < 0.45 and dtype not in FLOAT_DTYPES:
+            return rng.choice(_BITS).format(one, other)
+        if choice < 0.5 and dtype in FLOAT_DTYPES:
+            return f"({one}) / ({other})" if rng.random() < 0.5 else f"sqrt(abs({one}))"
+        return rng.choice(_NUMBERS).format(f"({one})", f"({other})")
+
+    def condition(self, depth: int) -> str:
+        dtype = self.rng.choice([dtype for dtype in INTERFACE if dtype != "bool"])
+        if self.rng.random() < 0.2:
+            return self.value("bool", depth)
+        return f"{self.value(dtype, depth)} {self.rng.choice(_COMPARISONS)} {self.read(dtype)}"
