@@ -15,7 +15,7 @@ import numpy as np
 from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
-from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape, Value
+from perfdojo_sdk.graph.graph import Array, Check, Graph, Node, Shape, Value
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 from perfdojo_sdk.graph.running import interpreted
 
@@ -39,6 +39,7 @@ class Builder:
         self._views: dict[str, str] = {}
         self._constants: dict[str, Array] = {}
         self._nodes: list[Node] = []
+        self._checks: list[Check] = []
         self._makers: dict[str, Node] = {}
         self._numbers = count()
 
@@ -103,6 +104,10 @@ class Builder:
         self._nodes.append(node)
         self._makers.update(dict.fromkeys(node.outputs, node))
         return made
+
+    def check(self, value: Value, what: str) -> None:
+        """Have a run fail, saying ``what``, unless the one element of ``value`` is 0."""
+        self._checks.append(Check(value.name, what, self.origin))
 
     # -- knowledge
 
@@ -175,7 +180,7 @@ class Builder:
         for node in self._nodes:
             if self._foldable(node):
                 self._run(node)
-        needed = self._needed([value.name for value in outputs.values()])
+        needed = self._needed([*(value.name for value in outputs.values()), *(c.value for c in self._checks)])
         nodes = [n for n in self._nodes if not needed.isdisjoint(n.outputs)]
         nodes = [n for n in nodes if any(o not in self._constants for o in n.outputs)]
         named = {value.name: value for value in (*self._inputs, *outputs.values())}
@@ -190,6 +195,7 @@ class Builder:
             {name: value for name, value in self._values.items() if name in kept},
             views,
             {n: a for n, a in self._constants.items() if n in kept and not self._made_again(n, nodes)},
+            tuple(self._checks),
         )
 
     def _made_again(self, name: str, nodes: Sequence[Node]) -> bool:

@@ -62,6 +62,17 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Check:
+    """A number that must be 0 after the kernels have run; else an input breaks a rule of the standard."""
+
+    value: str
+    what: str
+    """What is wrong then."""
+    origin: str = ""
+    """The node of the model that asks for it."""
+
+
+@dataclass(frozen=True)
 class Graph:
     """Kernels in an order in which each follows those whose results it reads."""
 
@@ -76,6 +87,7 @@ class Graph:
     """View -> the value whose elements it has."""
     constants: Mapping[str, Array] = field(repr=False)
     """Value -> its data."""
+    checks: tuple[Check, ...] = ()
 
     def home(self, name: str) -> str:
         """The value whose memory holds the elements of ``name``: itself, unless it is a view."""

@@ -16,6 +16,7 @@ from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import as_list, from_list
 from perfdojo_sdk.graph.graph import Array, Graph, Node
+from perfdojo_sdk.graph.refusals import Malformed
 
 Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 """Runs a program on its inputs; returns its outputs, both in the order of the interface."""
@@ -40,6 +41,10 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array], execute: Execute = inte
         results = execute(node.program, [_bound(graph, arrays, name) for name in node.inputs])
         arrays.update(zip(node.outputs, results, strict=True))
         _forget(graph, node, arrays, left)
+    for check in graph.checks:
+        if _bound(graph, arrays, check.value).any():
+            where = f"node {check.origin}: " if check.origin else ""
+            raise Malformed(f"{where}{check.what}", "the standard forbids such inputs")
     return [np.array(_bound(graph, arrays, value.name)) for value in graph.outputs]
 
 
@@ -50,7 +55,8 @@ def _bound(graph: Graph, arrays: Mapping[str, Array], name: str) -> Array:
 def _uses(graph: Graph) -> dict[str, int]:
     """Value -> the number of kernels that still read it; outputs of the graph have one more."""
     left: dict[str, int] = {}
-    for name in [n for node in graph.nodes for n in node.inputs] + [v.name for v in graph.outputs]:
+    last = [v.name for v in graph.outputs] + [check.value for check in graph.checks]
+    for name in [n for node in graph.nodes for n in node.inputs] + last:
         left[graph.home(name)] = left.get(graph.home(name), 0) + 1
     return left
 

@@ -221,15 +221,15 @@ def _read_in_range(facts: Slice) -> Refusal | None:
     """A copy may read more of an input than the statements do, as long as it stays inside the array."""
     site, whole = facts.site, facts.array in facts.site.program.inputs
     for touch in facts.inside:
-        statement = touch.statement
-        if statement.guard and not (whole and _stays_inside(site.program, touch.access, site.outer_sizes + touch.sizes)):
+        statement, sizes = touch.statement, site.outer_sizes + touch.sizes
+        if statement.guard and not (whole and _stays_inside(site.program, touch.access, sizes)):
             return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
     return None
 
 
 def _stays_inside(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
-    """True if an access, and what its run-time indices read, stays inside its array in all iterations, whatever
-    a condition says."""
+    """True if an access, and what its run-time indices read, stays inside its array in all iterations,
+    whatever a condition says."""
     for form, size in zip(access.subscripts, program.buffer_of[access.array].shape, strict=True):
         low, high = form.bounds(sizes)
         if low < 0 or high >= size or any(q.dividend.bounds(sizes)[0] < 0 for q, _ in form.divisions):

@@ -22,18 +22,17 @@ EARLIER: Mapping[str, int] = {
     **dict.fromkeys(_names("Concat Reshape Transpose Identity Shape Size Constant MatMul Flatten"), 5),
     **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool"), 10),
     **dict.fromkeys(_names("Clip Pad Conv ConvTranspose Unsqueeze Squeeze Split Gather"), 11),
-    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where"), 9),
+    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scatter"), 9),
     "Expand": 8,
 }
 
 #: The needs of operators without a rule.
 REASONS: Mapping[Reason, frozenset[str]] = {
     Reason.INDEX: _names(
-        "DeformConv GatherElements GatherND GridSample MaxRoiPool MaxUnpool ReverseSequence RoiAlign Scatter"
-        " ScatterElements ScatterND TensorScatter"
+        "DeformConv GridSample MaxRoiPool RoiAlign"
     ),
     Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
-    Reason.STEPS: _names("Det GRU LSTM RNN TopK"),
+    Reason.STEPS: _names("Det GRU LSTM RNN"),
     Reason.CONTROL: _names("Loop Scan"),
     Reason.TYPE: _names(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"

@@ -9,6 +9,7 @@ from perfdojo_sdk.frontends.onnx.operators import (
     contractions,
     creation,
     elementwise,
+    gathers,
     movement,
     normalisations,
     quantisation,
@@ -16,7 +17,9 @@ from perfdojo_sdk.frontends.onnx.operators import (
     windows,
 )
 
-_FAMILIES = (contractions, creation, elementwise, movement, normalisations, quantisation, reductions, windows)
+_FAMILIES = (
+    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, reductions, windows
+)  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}

@@ -9,7 +9,7 @@ from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
 from perfdojo_sdk.graph.graph import Shape, Value
 from perfdojo_sdk.graph.operators import movement as m
 from perfdojo_sdk.graph.operators.resizing import Resizing, resize
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.shapes import axes_of, axis_of, flattened
 
 
@@ -106,14 +106,6 @@ def _center_crop_pad(n: Operation) -> Value:
     return m.pad_constant(n.b, x, begins, ends, None)
 
 
-def _gather(n: Operation) -> Value:
-    try:
-        indices = n.b.known_integers(n[1])
-    except ValueNeeded:
-        raise Refused(Reason.INDEX, "Gather at places that are data") from None
-    return m.gather_known(n.b, n[0], n.whole("axis"), indices, n[1].shape)
-
-
 def _trilu(n: Operation) -> Value:
     [diagonal] = n.known_ints(1) or [0]
     return m.trilu(n.b, n[0], diagonal, bool(n.whole("upper")))
@@ -208,7 +200,6 @@ RULES: Mapping[str, Rule] = {
     "CenterCropPad": _center_crop_pad,
     "Expand": _expand,
     "Tile": _tile,
-    "Gather": _gather,
     "Trilu": _trilu,
     "DepthToSpace": lambda n: m.depth_to_space(n.b, n[0], *_block(n)),
     "SpaceToDepth": lambda n: m.space_to_depth(n.b, n[0], *_block(n)),
