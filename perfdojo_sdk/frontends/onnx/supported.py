@@ -32,7 +32,7 @@ REASONS: Mapping[Reason, frozenset[str]] = {
         "DeformConv GridSample MaxRoiPool RoiAlign"
     ),
     Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
-    Reason.STEPS: _names("Det GRU LSTM RNN"),
+    Reason.STEPS: _names("Det"),
     Reason.CONTROL: _names("Loop Scan"),
     Reason.TYPE: _names(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"
