@@ -1,4 +1,4 @@
-"""Gathers, scatters and orders of the graph, on the interpreter, beside NumPy."""
+"""Gathers and scatters of the graph, on the interpreter, beside NumPy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import gathers as g
-from perfdojo_sdk.graph.refusals import Malformed, Refused
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import run_graph
 
 Array = np.ndarray[Any, Any]
@@ -60,14 +60,6 @@ def test_scatters_replace_or_combine_in_order(reduction: str, combine: Any) -> N
     assert (again == found).all()
 
 
-@pytest.mark.parametrize("smallest", [False, True])
-def test_the_largest_come_in_order_and_the_first_of_equal_ones_first(smallest: bool) -> None:
-    x = RNG.integers(0, 4, (3, 7)).astype(np.float32)
-    values, places = run(lambda b, v: g.largest(b, v, 4, 1, smallest), x)
-    order = np.argsort(x if smallest else -x, axis=1, kind="stable")[:, :4]
-    assert (places == order).all() and (values == np.take_along_axis(x, order, 1)).all()
-
-
 def test_rows_are_written_from_a_start_of_each_batch_on() -> None:
     cache, update = np.zeros((2, 6, 3), np.float32), np.ones((2, 3, 3), np.float32)
     starts = np.array([1, 5])
@@ -101,7 +93,6 @@ def test_an_index_that_the_standard_forbids_is_reported_and_harmless(place: int)
         (lambda b, x, i: g.gather_nd(b, x, i, 0), [(4, 5), (3, 3)]),
         (lambda b, x, i: g.reverse_sequences(b, x, i, 0, 1), [(4, 5), (5,)]),
         (lambda b, x, i: g.unpool(b, x, i, (4, 9)), [(4, 5), (4, 4)]),
-        (lambda b, x, i: g.largest(b, x, 6, 1, False), [(4, 5), (1,)]),
     ],
 )
 def test_shapes_that_do_not_fit_are_malformed(rule: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
@@ -109,8 +100,3 @@ def test_shapes_that_do_not_fit_are_malformed(rule: Callable[..., Any], shapes: 
     with pytest.raises(Malformed):
         rule(b, b.input("x", shapes[0], "f32"), b.input("i", shapes[1], "i64"))
 
-
-def test_what_would_take_too_long_is_refused() -> None:
-    b = Builder()
-    with pytest.raises(Refused):
-        g.largest(b, b.input("x", (2, 2**14), "f32"), 3, 1, False)

@@ -1,4 +1,4 @@
-"""Elements read or written at places that are data: gathers, scatters, orders, reversed sequences.
+"""Elements read or written at places that are data: gathers, scatters, reversed sequences.
 
 An index is clamped in the program, so no kernel reads outside of an array. Where the standard forbids an
 index beyond the array, a check of the graph says whether there was one.
@@ -20,8 +20,6 @@ from perfdojo_sdk.graph.writer import Writer, levels
 REDUCTIONS = {"none": "=", "add": "+=", "mul": "*=", "max": "max=", "min": "min="}
 #: Most indices that become nests of their own where they are known.
 FEW = 64
-#: Most elements among which the largest are found: each is compared with each.
-MOST_RANKED = 2**13
 
 
 def within(index: str, size: int) -> str:
@@ -197,7 +195,7 @@ def unpool(b: Builder, x: Value, indices: Value, shape: Shape) -> Value:
     return b.view(k.done()[0], shape)
 
 
-# -- orders ----------------------------------------------------------------------------------------
+# -- sequences ----------------------------------------------------------------------------------------
 
 
 def reverse_sequences(b: Builder, x: Value, lengths: Value, batch: int, time: int) -> Value:
@@ -211,47 +209,3 @@ def reverse_sequences(b: Builder, x: Value, lengths: Value, batch: int, time: in
     source[time] = f"clamp(select({at} < {length}, {length} - 1 - {at}, {at}), 0, {x.shape[time] - 1})"
     k.nest(x.shape, f"{y(names)} = {a(source)}")
     return k.done()[0]
-
-
-def largest(b: Builder, x: Value, count: int, axis: int, smallest: bool) -> tuple[Value, Value]:
-    """The ``count`` largest (or smallest) elements along an axis in order, and their places; of equal ones,
-    the first comes first."""
-    axis = axis_of(axis, x.rank)
-    size = x.shape[axis] if x.rank else 0
-    if not 0 <= count <= size:
-        raise Malformed(f"{count} elements of {size}")
-    if size > MOST_RANKED:
-        raise Refused(Reason.SIZE, f"an order of {size} elements", f"at most {MOST_RANKED} are compared")
-    if x.dtype == "bool":
-        raise Refused(Reason.DTYPE, "an order of bool")
-    ranks = _ranks(b, x, axis, smallest)
-    # Elements that are not among them go to one place more, which is cut away.
-    shape = (*x.shape[:axis], count + 1, *x.shape[axis + 1 :])
-    k = Writer(b, "largest")
-    a, r, names = k.read(x), k.read(ranks), levels(x.rank)
-    y, places = k.write(shape, x.dtype), k.write(shape, "i64")
-    k.nest(shape, f"{y(names)} = 0")
-    k.nest(shape, f"{places(names)} = 0")
-    target = [*names]
-    target[axis] = f"clamp({r(names)}, 0, {count})"
-    k.nest(x.shape, f"{y(target)} = {a(names)}", f"{places(target)} = {names[axis]}")
-    kept = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    none, one = [0] * x.rank, [1] * x.rank
-    values, found = k.done()
-    return cut(b, values, none, one, kept), cut(b, found, none, one, kept)
-
-
-def _ranks(b: Builder, x: Value, axis: int, smallest: bool) -> Value:
-    """The number of elements along the axis that come before each."""
-    k = Writer(b, "ranks")
-    a, y, names = k.read(x), k.write(x.shape, "i64"), levels(x.rank)
-    k.nest(x.shape, f"{y(names)} = 0")
-    other = f"{{{x.rank}}}"
-    theirs = [*names]
-    theirs[axis] = other
-    before = f"{a(theirs)} {'<' if smallest else '>'} {a(names)}"
-    tie = f"and({a(theirs)} == {a(names)}, {other} < {names[axis]})"
-    k.nest((*x.shape, x.shape[axis]), f"{y(names)} += i64(or({before}, {tie}))")
-    return k.done()[0]
-
-

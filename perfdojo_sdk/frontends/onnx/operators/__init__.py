@@ -13,14 +13,12 @@ from perfdojo_sdk.frontends.onnx.operators import (
     movement,
     normalisations,
     quantisation,
-    recurrences,
     reductions,
     windows,
 )
 
 _FAMILIES = (
-    contractions, creation, elementwise, gathers, movement, normalisations, quantisation,
-    recurrences, reductions, windows
+    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, reductions, windows
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.

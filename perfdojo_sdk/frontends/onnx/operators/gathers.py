@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
 from perfdojo_sdk.graph.graph import Value
@@ -51,11 +51,6 @@ def _reverse_sequence(n: Operation) -> Value:
     return g.reverse_sequences(n.b, n[0], n[1], n.whole("batch_axis"), n.whole("time_axis"))
 
 
-def _top_k(n: Operation) -> Sequence[Value | None]:
-    [count] = n.b.known_integers(n[1])
-    return g.largest(n.b, n[0], count, n.whole("axis"), not n.whole("largest"))
-
-
 RULES: Mapping[str, Rule] = {
     "Gather": lambda n: g.gather(n.b, n[0], n[1], n.whole("axis")),
     "GatherElements": lambda n: g.gather_elements(n.b, n[0], n[1], n.whole("axis")),
@@ -66,5 +61,4 @@ RULES: Mapping[str, Rule] = {
     "TensorScatter": _tensor_scatter,
     "MaxUnpool": _max_unpool,
     "ReverseSequence": _reverse_sequence,
-    "TopK": _top_k,
 }
