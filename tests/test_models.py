@@ -273,3 +273,22 @@ def test_open_sizes_are_given_by_name(cli: Callable[..., Outcome], tmp_path: Pat
     (tmp_path / "bad.onnx").write_bytes(b"\x00not a model")
     clear(cli("optimize", "bad.onnx", plugins="toy"), 1, "PD-O002")
     clear(cli("optimize", "missing.onnx", plugins="toy"), 1, "PD-O002")
+
+
+# -- the guide -----------------------------------------------------------------------------------------
+
+
+def test_the_guide_writes_a_model_that_is_supported_and_runs(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    """Its scripts, in order; the package of the network of this file stands for the one that they build."""
+    blocks = (ROOT / "docs" / "models.md").read_text().split("```python\n")[1:]
+    scripts = [block.partition("```")[0] for block in blocks]
+    names: dict[str, Any] = {"np": np}
+    exec(compile(scripts[0], "models.md", "exec"), names)
+    listed = cli("optimize", "cnn.onnx", "--input", "x=f32[2,3,16,16]", "--list", plugins="toy")
+    assert listed.code == 0 and "everything is supported" in listed.out
+    small = scripts[2].replace("(2, 3, 16, 16)", "(1, 3, 4, 4)")
+    exec(compile(small, "models.md", "exec"), names)
+    assert names["y"].shape == (1, 10) and np.allclose(names["y"].sum(), 1, atol=1e-5)
+    assert 'load_model("build/models/cnn")' in scripts[1]
