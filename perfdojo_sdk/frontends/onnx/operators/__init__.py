@@ -12,11 +12,16 @@ from perfdojo_sdk.frontends.onnx.operators import (
     movement,
     normalisations,
     quantisation,
+    recurrent,
     reductions,
+    spectra,
     windows,
 )
 
-_FAMILIES = (contractions, creation, elementwise, movement, normalisations, quantisation, reductions, windows)
+_FAMILIES = (
+    contractions, creation, elementwise, movement, normalisations, quantisation, recurrent, reductions,
+    spectra, windows,
+)  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
