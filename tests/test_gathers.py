@@ -36,7 +36,8 @@ def test_gathers_at_places_that_are_data(axis: int) -> None:
     places = RNG.integers(-size, size, (2, 3))
     [found] = run(lambda b, x, i: g.gather(b, x, i, axis), X, places)
     assert (found == np.take(X, places, axis)).all()
-    at = RNG.integers(-size, size, [2 if k == axis % 3 else s for k, s in enumerate(X.shape)]).astype(np.int32)
+    shape = [2 if k == axis % 3 else s for k, s in enumerate(X.shape)]
+    at = RNG.integers(-size, size, shape).astype(np.int32)
     [found] = run(lambda b, x, i: g.gather_elements(b, x, i, axis), X, at)
     assert (found == np.take_along_axis(X, at.astype(np.int64) % size, axis)).all()
 
@@ -95,7 +96,9 @@ def test_an_index_that_the_standard_forbids_is_reported_and_harmless(place: int)
         (lambda b, x, i: g.unpool(b, x, i, (4, 9)), [(4, 5), (4, 4)]),
     ],
 )
-def test_shapes_that_do_not_fit_are_malformed(rule: Callable[..., Any], shapes: list[tuple[int, ...]]) -> None:
+def test_shapes_that_do_not_fit_are_malformed(
+    rule: Callable[..., Any], shapes: list[tuple[int, ...]]
+) -> None:
     b = Builder()
     with pytest.raises(Malformed):
         rule(b, b.input("x", shapes[0], "f32"), b.input("i", shapes[1], "i64"))

@@ -7,11 +7,11 @@ kernels are another function of the same kind (:mod:`perfdojo_sdk.models`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.domains import ROUNDING
+from perfdojo_sdk.core.domains import ROUNDING, Domain
 from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import as_list, from_list
@@ -22,12 +22,13 @@ Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 """Runs a program on its inputs; returns its outputs, both in the order of the interface."""
 
 
-def interpreted(program: Program, inputs: Sequence[Array]) -> list[Array]:
-    """The program's outputs by the interpreter, every operation rounded to its dtype."""
+def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] = ROUNDING) -> list[Array]:
+    """The program's outputs by the interpreter, every operation rounded to its dtype; or computed in another
+    domain, such as doubles."""
     given = {name: as_list(array) for name, array in zip(program.inputs, inputs, strict=True)}
     # The interpreter keeps generated code with itself, and a program may run for every node of a graph.
     interpreter = program.once("graph interpreter", lambda: Interpreter(program))
-    found = interpreter.run(given, ROUNDING)
+    found = interpreter.run(given, domain)
     buffers = {name: program.buffer_of[name] for name in program.outputs}
     return [from_list(found[name], b.shape, b.dtype) for name, b in buffers.items()]
 

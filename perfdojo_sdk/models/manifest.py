@@ -69,7 +69,7 @@ class ModelManifest(Strict):
     block_bytes: int = Field(ge=0, le=MAX_BLOCK)
     weights_sha256: Sha256
     library_sha256: Sha256
-    """That of the library's manifest, which holds those of all its files."""
+    """Hash of the library's manifest, which holds those of all its files."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -17,6 +17,7 @@ import onnx
 from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
+from perfdojo_sdk.frontends.onnx import control
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import RULES
 from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
@@ -28,6 +29,7 @@ from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 
 STANDARD = ("", "ai.onnx")
+CONTROLS = ("If", "Loop", "Scan")
 
 
 @dataclass(frozen=True)
@@ -230,15 +232,19 @@ class _Lowering:
         """The values of a node's outputs."""
         found = [self.edge(edges, name, node) for name in node.input]
         given = _attributes(node, attributes or {})
-        branches = node.op_type == "If" and node.domain in STANDARD
-        rule, version = (None, 0) if branches else self.rule(node, opsets)
+        rule, version = self.rule(node, opsets)
+        controls = version and node.op_type in CONTROLS
         operands = [value for value in found if not isinstance(value, _Refuse)]
         if len(operands) < len(found):
             if self.depth:
                 raise Refused(Reason.OPERATOR, f"{node.op_type} needs an operand that is not supported")
             return [_REFUSED] * len(node.output)
-        if branches:
-            return self.branch(given, operands, edges, opsets)
+        if controls and node.op_type == "If":
+            return self.branch(given, operands, edges, opsets, attributes)
+        if controls:
+            unrolled = control.scan if node.op_type == "Scan" else control.loop
+            body = self.subgraph(given.get("body"), edges, opsets, attributes)
+            return unrolled(self.builder, given, operands, body, len(node.output))
         if rule is not None:
             wanted = [bool(name) and bool(uses.get(name)) for name in node.output]
             operation = Operation(
@@ -258,7 +264,8 @@ class _Lowering:
         return edges[name]
 
     def rule(self, node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:
-        """The rule for a node and the version of its schema; no rule if it is a function to be expanded."""
+        """The rule for a node and the version of its schema; no rule for control flow, and neither for a
+        function of the model."""
         if (node.domain, node.op_type) in self.functions:
             return None, 0
         if node.domain not in STANDARD:
@@ -269,7 +276,7 @@ class _Lowering:
         schema = _schema(node.op_type, opset)
         if schema is None:
             raise Refused(Reason.OPERATOR, f"version {opset} of the standard has no {shown(node.op_type)}")
-        if node.op_type not in RULES and not _is_function(schema):
+        if node.op_type not in (*RULES, *CONTROLS) and not _is_function(schema):
             raise _without_rule(node.op_type)
         least = _schema(node.op_type, FIRST_OPSET)
         first = EARLIER.get(node.op_type) or (least.since_version if least is not None else 0)
@@ -304,12 +311,48 @@ class _Lowering:
             self.depth -= 1
         return [edges.get(name) for name in function.output][: len(node.output)]
 
+    def subgraph(
+        self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
+    ) -> control.Body:
+        """A subgraph as a function of its inputs, which also sees the values around it."""
+        if graph is None:
+            raise Malformed("a loop lacks its body")
+
+        def run(values: Sequence[Value]) -> list[Value]:
+            if len(values) != len(graph.input):
+                raise Malformed(f"a body takes {len(graph.input)} values, {len(values)} are given")
+            inner: _Edges = dict(edges)
+            inner.update({i.name: value for i, value in zip(graph.input, values, strict=True)})
+            found = self.inside(graph, inner, opsets, around)
+            results = [value for value in found if isinstance(value, Value)]
+            if len(results) < len(found):
+                raise Malformed("an output of a body is not computed")
+            return results
+
+        return run
+
+    def inside(
+        self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
+    ) -> list[Value | _Refuse | None]:
+        """The outputs of a subgraph whose inputs are among ``edges``."""
+        if self.depth >= MAX_DEPTH:
+            raise Malformed("subgraphs and functions stand more than 64 deep")
+        for tensor in graph.initializer:
+            edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
+        self.depth += 1
+        try:
+            self.body(graph.node, edges, opsets, _uses(graph), around)
+        finally:
+            self.depth -= 1
+        return [edges.get(output.name) for output in graph.output]
+
     def branch(
         self,
         given: Mapping[str, Any],
         operands: Sequence[Value | None],
         edges: _Edges,
         opsets: Mapping[str, int],
+        around: Mapping[str, Any] | None,
     ) -> Sequence[Value | _Refuse | None]:
         """The results of the branch that a known condition takes."""
         condition = operands[0] if operands else None
@@ -322,15 +365,7 @@ class _Lowering:
         graph = given.get("then_branch" if taken else "else_branch")
         if graph is None:
             raise Malformed("If lacks a branch")
-        inner: _Edges = dict(edges)
-        for tensor in graph.initializer:
-            inner[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
-        self.depth += 1
-        try:
-            self.body(graph.node, inner, opsets, _uses(graph))
-        finally:
-            self.depth -= 1
-        return [inner.get(output.name) for output in graph.output]
+        return self.inside(graph, dict(edges), opsets, around)
 
 
 def _without_rule(op: str) -> Refused:

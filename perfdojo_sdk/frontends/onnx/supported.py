@@ -19,10 +19,11 @@ def _names(text: str) -> frozenset[str]:
 EARLIER: Mapping[str, int] = {
     **dict.fromkeys(_names("Add Sub Mul Div And Or Xor Equal Greater Less Gemm Sum Mean Max Min Pow"), 7),
     **dict.fromkeys(_names("Abs Ceil Exp Floor Log Neg Reciprocal Relu Sigmoid Sqrt Tanh Cast Tile"), 6),
-    **dict.fromkeys(_names("Concat Reshape Transpose Identity Shape Size Constant MatMul Flatten"), 5),
+    **dict.fromkeys(_names("Concat Reshape MatMul Flatten"), 5),
+    **dict.fromkeys(_names("Transpose Identity Shape Size Constant If Loop"), 1),
     **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool"), 10),
     **dict.fromkeys(_names("Clip Pad Conv ConvTranspose Unsqueeze Squeeze Split Gather"), 11),
-    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scatter"), 9),
+    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scan Scatter"), 9),
     "Expand": 8,
 }
 
@@ -33,7 +34,6 @@ REASONS: Mapping[Reason, frozenset[str]] = {
     ),
     Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
     Reason.STEPS: _names("Det"),
-    Reason.CONTROL: _names("Loop Scan"),
     Reason.TYPE: _names(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"
         " SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap"

@@ -196,7 +196,7 @@ class _Run:
     step: int
     count: int
     taps: Taps
-    """Those of the first element."""
+    """Taps of the first element."""
     moves: int
     """Step of the taps' places."""
 

@@ -13,12 +13,15 @@ from perfdojo_sdk.frontends.onnx.operators import (
     movement,
     normalisations,
     quantisation,
+    recurrent,
     reductions,
+    spectra,
     windows,
 )
 
 _FAMILIES = (
-    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, reductions, windows
+    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, recurrent,
+    reductions, spectra, windows,
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
