@@ -39,8 +39,8 @@ from perfdojo_sdk.search.play import Play
 #: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
 ROWS = 8
 
-#: Rows and columns of a square whose operand is transposed into a cache before it is used.
-SQUARE = 64
+#: Steps of a scan whose operand is copied, for all rows that go in step, before it is used.
+BLOCK = 64
 
 #: Strips of a transposing copy: iterations for threads to share.
 STRIPS = 32
@@ -226,7 +226,7 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
     loops = chain(play, node.id)
     statement = play.scope(loops[-1]).body[0]
     assert isinstance(statement, Statement)
-    width = target.capabilities.lanes[statement.dtype]
+    width = target.capabilities.lanes.get(statement.dtype, 1)
     array, lane = statement.target.array, loops[plan.lane]
     reduced = [loops[level] for level in plan.order if level in plan.reduced]
     outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
@@ -281,11 +281,11 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
         r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1
     ]
     play.must("swap_scopes", across)
-    for part in cut_off_rest(play, lane, SQUARE):
+    for part in cut_off_rest(play, lane, width):
         rows = chain(play, part)[1]
-        move_inward(play, split(play, part, SQUARE)[-1], 1)
-        for some in cut_off_rest(play, rows, SQUARE):
-            square = split(play, some, SQUARE)[-1]
+        move_inward(play, split(play, part, width)[-1], 1)
+        for some in cut_off_rest(play, rows, width):
+            square = split(play, some, width)[-1]
             for array in dict.fromkeys(read.array for read in turned):
                 play.must("stage_read", square, array=array)
             for columns_of_square in chain(play, square)[1:]:
@@ -304,8 +304,8 @@ def _rows_in_step(play: Play, statement: Statement, rows: str, in_step: int, wid
             play.annotate(inner, play.written_out)
             continue
         others = [read.array for read in statement.reads if read.array != statement.target.array]
-        for some in cut_off_rest(play, along, SQUARE):
-            block = split(play, some, SQUARE)[-1]
+        for some in cut_off_rest(play, along, BLOCK):
+            block = split(play, some, BLOCK)[-1]
             for array in dict.fromkeys(others):
                 copied = play.stage("stage_read", block, array)
                 play.must(

@@ -19,7 +19,12 @@ from perfdojo_sdk.experts.cpu.contractions import gathered, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import part, replay
-from perfdojo_sdk.experts.cpu.preparation import distribute, lay_out_operands, split_conditions
+from perfdojo_sdk.experts.cpu.preparation import (
+    distribute,
+    lay_out_operands,
+    name_factors,
+    split_conditions,
+)
 from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import settle_buffers
 from perfdojo_sdk.hookspecs.services import Decision, Plan
@@ -47,7 +52,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules)
-        for rule in (lay_out_operands, split_conditions, distribute):
+        for rule in (name_factors, lay_out_operands, split_conditions, distribute):
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
