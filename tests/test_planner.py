@@ -251,6 +251,21 @@ def test_reuse_counts_the_uses_of_an_element() -> None:
     assert nest.bytes == 4 * (40 * 24 + 24) and nest.flops == 40 * 24
 
 
+def test_results_of_a_short_window_fill_vectors() -> None:
+    """Two taps make no vector; forty results do."""
+    text = "kernel w(x) -> y\nx f32 [6,41] heap\ny f32 [6,40] heap\n\n6 40\n| y[{0},{1}] = -inf\n"
+    found = planned(text + "| 2 y[{0},{1}] max= x[{0},{1}+{2}]\n")
+    assert [d.choice for d in found.decisions if d.rule == "parts"] == ["nests"]
+    assert heads(found.games[0].program, "v") > 3 and passes(found.games[0])
+
+
+def test_few_neighbours_are_copied_one_by_one() -> None:
+    text = "kernel p(x) -> y\nx f32 [2,6,16] heap\ny f32 [16,6,2] heap\n\n"
+    found = planned(text + "16 6 2 y[{0},{1},{2}] = x[{2},{1},{0}]\n")
+    assert "2 6 8:u 2:u y[" in found.games[0].program.text.replace(":p", "")
+    assert heads(found.games[0].program, "t") == 0 and passes(found.games[0])
+
+
 def test_factors_of_a_product_get_names() -> None:
     """A constant is multiplied once, what is computed from elements before the nest; the rest is tiled."""
     found = planned(SCALED)

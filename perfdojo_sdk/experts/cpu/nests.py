@@ -169,6 +169,7 @@ def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
         return None
     lane, across = rows[0], columns[0]
     outer = tuple(level for level in range(len(work.sizes)) if level not in (lane, across))
+    outer = tuple(sorted(outer, key=lambda level: -abs(target[level] or 0)))
     numbers = {"rows": work.sizes[across], "columns": work.sizes[lane], "lanes": lanes}
     why = f"{{{lane}}} goes through neighbours of what is written, {{{across}}} of what is read"
     decision = Decision(
@@ -270,6 +271,16 @@ def _in_vectors(play: Play, lane: str, width: int) -> None:
 def _in_squares(play: Play, statement: Statement, across: str, lane: str, width: int) -> None:
     """Transpose a copy as it stands, in strips for threads; for any other map, square by square, what it
     reads transposed."""
+    if is_copy(statement) and 2 * play.scope(lane).size <= width and play.around(across):
+        # Few neighbours fill no square: elements are copied one by one, and a line that is written stays near
+        # until the loop outside of both has filled it.
+        outside = play.around(across)[-1].id
+        rows = split(play, across, largest_divisor(play.scope(across).size, MOST_ROWS))[-1]
+        if rows != across:
+            play.must("swap_scopes", outside)
+        for loop in (lane, rows):
+            play.annotate(loop, play.written_out)
+        return
     if is_copy(statement):
         for part in cut_off_rest(play, across, width):
             strip = largest_divisor(play.scope(part).size, max(width, play.scope(part).size // STRIPS))

@@ -76,7 +76,7 @@ class _Planner:
                 self._decide("whole", "", "one contraction", "its sums of products share one nest")
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(_way(facts) == "rows" for facts in found):
+        if all(_way(facts, self.target) == "rows" for facts in found):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             plays = play_rows(self.root, self.rules, self.target)
             for play in plays:
@@ -90,7 +90,7 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = _way(facts)
+            way = _way(facts, self.target)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
@@ -158,19 +158,29 @@ class _Planner:
         self.decisions.append(Decision(rule, place, choice, reason))
 
 
-def _way(facts: NestFacts) -> str:
+def _way(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"
     if any(work.kind is Kind.TRANSPOSE for work in facts.works):
         return "nests"
-    return "rows" if all(_walks_rows(work) for work in facts.works) else "nests"
+    return "rows" if all(_walks_rows(work, target) for work in facts.works) else "nests"
 
 
-def _walks_rows(work: Work) -> bool:
-    """True if the innermost loop that is longer than one goes through rows of every array."""
+def _walks_rows(work: Work, target: Target) -> bool:
+    """True if the innermost loop that is longer than one goes through rows of every array, unless it is a
+    sum over fewer elements than a vector has, beside a loop that fills vectors with results."""
     loops = [level for level, size in enumerate(work.sizes) if size > 1]
-    return not loops or work.walks_along(loops[-1])
+    if not loops:
+        return True
+    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    if loops[-1] in work.reduced and work.sizes[loops[-1]] < lanes:
+        results = [
+            l for l in loops if l not in work.reduced and work.strides[0][l] == 1 and work.walks_along(l)
+        ]
+        if any(work.sizes[level] >= lanes for level in results):
+            return False
+    return work.walks_along(loops[-1])
 
 
 def contraction(root: Program, rules: Rules, target: Target) -> list[Play]:
