@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 if not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cliff.programs import Case, case
-
+from benchmarks.cliff.programs import Case, case
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.experts.cpu.planner import plan

@@ -271,7 +271,7 @@ def _in_vectors(play: Play, lane: str, width: int) -> None:
 def _in_squares(play: Play, statement: Statement, across: str, lane: str, width: int) -> None:
     """Transpose a copy as it stands, in strips for threads; for any other map, square by square, what it
     reads transposed."""
-    if is_copy(statement) and 2 * play.scope(lane).size <= width and play.around(across):
+    if 2 * play.scope(lane).size <= width and play.around(across):
         # Few neighbours fill no square: elements are copied one by one, and a line that is written stays near
         # until the loop outside of both has filled it.
         outside = play.around(across)[-1].id
