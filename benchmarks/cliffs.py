@@ -5,7 +5,7 @@
 Each program of ``benchmarks/cliff/programs.py`` is planned by the target's expert; its games are compiled and
 timed like a library's, the result is compared with PyTorch's, and both take turns. A ratio is the median over
 the rounds of peer / ours in the same round; the peer is the better of eager and, with ``--compile``,
-``torch.compile``. All times are measured, warm, by the minimum of the calls in a round.
+``torch.compile``. All times are measured, warm, by the median of the calls in a round.
 
 After an interruption the same command with the same ``--state`` goes on. The worst three are named with the
 nests that their plan left as they were.
@@ -26,10 +26,9 @@ from typing import Any
 import numpy as np
 
 if not __package__:
-    sys.path.insert(0, str(Path(__file__).resolve().parent))
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from cliff.programs import Case, case
-
+from benchmarks.cliff.programs import Case, case
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.experts.cpu.planner import plan
@@ -93,7 +92,7 @@ class Race:
     def _ours(self, artifact: Artifact) -> float:
         request = RunRequest(threads=self.threads, repeats=50, want_outputs=False, budget_s=0.2, cold=False)
         found = self.runner.run(artifact, request)
-        return min(found.seconds) if isinstance(found, Measurement) else math.inf
+        return median(found.seconds) if isinstance(found, Measurement) else math.inf
 
     def _inputs(self, made: Case) -> dict[str, np.ndarray[Any, Any]]:
         rng = np.random.default_rng(1)
@@ -127,14 +126,14 @@ class Race:
         return peers
 
     def _peer(self, call: Callable[[], Any]) -> float:
-        best, end = math.inf, time.perf_counter() + 0.1
+        times, end = list[float](), time.perf_counter() + 0.1
         with self.torch.no_grad():
             call()
-            while time.perf_counter() < end:
+            while not times or time.perf_counter() < end:
                 begin = time.perf_counter()
                 call()
-                best = min(best, time.perf_counter() - begin)
-        return best
+                times.append(time.perf_counter() - begin)
+        return median(times)
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

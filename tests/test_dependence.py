@@ -196,3 +196,21 @@ def test_digits_of_a_number_are_independent(text: str) -> None:
 def test_overlapping_digits_are_not() -> None:
     start = program("8 4 y[{0}+{1}*7] = x[{0},{1}]")
     assert not isinstance(RULES.attempt(start, move("annotate_scope(s0, suffix=p)")), Step)
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "apart"),
+    [
+        ("{0}//12,({0}%12)//4,({0}%12)%4", True),
+        ("({0}%12)%4,{0}//12,({0}%12)//4", True),
+        ("({0}%12)//4,({0}%12)%4,{0}%2", False),
+        ("{0}//8,({0}%12)//4,({0}%12)%4", False),
+    ],
+)
+def test_a_number_is_known_by_its_digits(subscripts: str, apart: bool) -> None:
+    """A remainder that is taken apart itself is known by its parts; the answer is right, or cautious."""
+    start = program(f"24 y[{subscripts}] = x[{{0}}]")
+    statement = start.body[0].leaves[0].statement
+    cells = {tuple(form.evaluate((k,)) for form in statement.target.subscripts) for k in range(24)}
+    assert not apart or len(cells) == 24
+    assert isinstance(RULES.attempt(start, move("annotate_scope(s0, suffix=p)")), Step) == apart

@@ -12,6 +12,7 @@ from test_made_targets import target
 
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.experts.balance import shares
@@ -123,7 +124,19 @@ y f32 [8,16] heap
 | y[{0},0] = x[{0},0]
 | 15 y[{0},{1}+1] = y[{0},{1}] + x[{0},{1}+1]
 """
-PROGRAMS = {p.split("(")[0][7:]: p for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN)}
+SCALED = """kernel scaled(x, w, m) -> y
+x f32 [12,10] heap
+w f32 [10,16] heap
+m f32 [12] heap
+y f32 [12,16] heap
+
+12 16
+| y[{0},{1}] = 0
+| 10 y[{0},{1}] += (x[{0},{2}] - m[{0}]) * 0.125 * w[{2},{1}]
+"""
+PROGRAMS = {
+    p.split("(")[0][7:]: p for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN, SCALED)
+}
 
 
 def planned(text: str) -> Plan:
@@ -164,13 +177,21 @@ def test_every_plan_passes(name: str) -> None:
 def test_what_one_expert_knows_is_left_to_it() -> None:
     """The games of whole contractions and of rows are those of their experts, move by move."""
     operators = load_plugins().operators
-    for text in ("matmul[8,24,16]", "conv2d[1,3,9,9,16,3]", "softmax[4,600]", "layernorm[3,1000]", "add[16,64]"):
+    for text in (
+        "matmul[8,24,16]",
+        "conv2d[1,3,9,9,16,3]",
+        "softmax[4,600]",
+        "layernorm[3,1000]",
+        "add[16,64]",
+    ):
         root = select(text, operators, TARGET.dialect)[0].program
         known = [*play_contractions(root, RULES, TARGET), *play_filters(root, RULES, TARGET)]
         known = known or play_rows(root, RULES, TARGET)
         for play in known:
             settle_buffers(play)
-        assert [play.trace.moves for play in known] == [game.moves for game in plan(root, RULES, TARGET).games]
+        assert [play.trace.moves for play in known] == [
+            game.moves for game in plan(root, RULES, TARGET).games
+        ]
 
 
 @pytest.mark.parametrize("text", [PADDED, PADDED_ROWS])
@@ -228,6 +249,41 @@ def test_reuse_counts_the_uses_of_an_element() -> None:
     (nest,) = facts_of(parse(PROGRAMS["columns"]), TARGET)
     assert [dict(work.reuse) for work in nest.works] == [{"y": 1}, {"y": 40, "x": 1}]
     assert nest.bytes == 4 * (40 * 24 + 24) and nest.flops == 40 * 24
+
+
+def test_results_of_a_short_window_fill_vectors() -> None:
+    """Two taps make no vector; forty results do."""
+    text = "kernel w(x) -> y\nx f32 [6,41] heap\ny f32 [6,40] heap\n\n6 40\n| y[{0},{1}] = -inf\n"
+    found = planned(text + "| 2 y[{0},{1}] max= x[{0},{1}+{2}]\n")
+    assert [d.choice for d in found.decisions if d.rule == "parts"] == ["nests"]
+    assert heads(found.games[0].program, "v") > 3 and passes(found.games[0])
+
+
+def test_few_neighbours_are_copied_one_by_one() -> None:
+    text = "kernel p(x) -> y\nx f32 [2,6,16] heap\ny f32 [16,6,2] heap\n\n"
+    found = planned(text + "16 6 2 y[{0},{1},{2}] = x[{2},{1},{0}]\n")
+    assert "2 6 8:u 2:u y[" in found.games[0].program.text.replace(":p", "")
+    assert heads(found.games[0].program, "t") == 0 and passes(found.games[0])
+
+
+def test_factors_of_a_product_get_names() -> None:
+    """A constant is multiplied once, what is computed from elements before the nest; the rest is tiled."""
+    found = planned(SCALED)
+    assert [d.choice for d in found.decisions if d.rule == "name factors"] == [
+        "a factor is multiplied once",
+        "a factor is computed into y_f_v",
+    ]
+    exactly = Rules(TARGET.dialect, GENERIC, most=Change.EXACT)
+    moves = [step.move.transformation for step in plan(parse(SCALED), exactly, TARGET).games[0].steps]
+    assert "factor_reduction" not in moves, "a law that the user does not allow"
+
+
+def test_rows_of_a_scan_go_in_step() -> None:
+    """Eight rows that would fill one set of a cache are copied in blocks; others are read in place."""
+    (decision,) = [d for d in planned(SCAN).decisions if "in step" in d.numbers]
+    assert decision.choice == "8 rows of {0} go in step" and "8:u" in planned(SCAN).games[0].program.text
+    crowded = planned(SCAN.replace("8,16", "64,1024").replace("8\n|", "64\n|").replace("| 15", "| 1023"))
+    assert any(b.name.startswith("x_r") for b in crowded.games[0].program.buffers)
 
 
 # -- parts ---------------------------------------------------------------------------------------------

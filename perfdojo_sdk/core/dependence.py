@@ -68,15 +68,18 @@ def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[t
     """Dividends that are equal when the subscripts are: ``a//n == b//n`` and ``a%n == b%n`` mean a == b."""
     if not any(first.subscripts[k].quotients for k in buffer.materialised):
         return
-    split = {
-        (one.divisor, one.remainder, one.dividend, other.dividend)
-        for k in buffer.materialised
-        if (one := _lone_quotient(first.subscripts[k])) and (other := _lone_quotient(second.subscripts[k]))
-        if (one.divisor, one.remainder) == (other.divisor, other.remainder)
-    }
-    for divisor, remainder, one_dividend, other_dividend in split:
-        if remainder and (divisor, False, one_dividend, other_dividend) in split:
-            yield one_dividend, other_dividend
+    split: set[tuple[int, bool, AffineExpr, AffineExpr]] = set()
+    equal = [(first.subscripts[k], second.subscripts[k]) for k in buffer.materialised]
+    while equal:
+        for one, other in equal:
+            a, b = _lone_quotient(one), _lone_quotient(other)
+            if a and b and (a.divisor, a.remainder) == (b.divisor, b.remainder):
+                split.add((a.divisor, a.remainder, a.dividend, b.dividend))
+        # A dividend may itself be the remainder of another one.
+        whole = {part for part in split if part[1] and (part[0], False, *part[2:]) in split}
+        split -= whole
+        equal = [(part[2], part[3]) for part in sorted(whole, key=lambda part: part[0])]
+        yield from equal
 
 
 def _lone_quotient(form: AffineExpr) -> Quotient | None:

@@ -5,14 +5,14 @@ Everything here is read from subscripts and sizes; no move is played and no name
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import Access, Read, operations, performs
-from perfdojo_sdk.core.geometry import guarded_bounds, is_copy, lane_stride
+from perfdojo_sdk.core.expression import Access, Expression, operations, performs
+from perfdojo_sdk.core.geometry import guarded_bounds, lane_stride
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement
 from perfdojo_sdk.hookspecs.types import Target
 
@@ -173,13 +173,19 @@ def _kind(
 
 
 def is_product(statement: Statement) -> bool:
-    """True if a statement sums products of two operands, each with a loop that the other one lacks."""
-    factors = statement.value.arguments if performs(statement.value, "mul") else ()
-    if statement.accumulate != "add" or len(factors) != 2:
+    """True if a statement sums products, two factors of which have a loop each that the other one lacks."""
+    if statement.accumulate != "add":
         return False
-    one, other = (frozenset(factor.levels) for factor in factors)
     kept = frozenset(statement.target.levels)
-    return bool((one - other) & kept) and bool((other - one) & kept)
+    used = [frozenset(factor.levels) & kept for factor in factors(statement.value)]
+    return any(one - other and other - one for one in used for other in used)
+
+
+def factors(value: Expression) -> tuple[Expression, ...]:
+    """The factors of a product; of any other value, the value."""
+    if not performs(value, "mul"):
+        return (value,)
+    return tuple(factor for argument in value.arguments for factor in factors(argument))
 
 
 def _slides(access: Access, reduced: tuple[int, ...]) -> bool:
@@ -200,8 +206,3 @@ def transposes(strides: tuple[tuple[int | None, ...], ...], sizes: tuple[int, ..
         if columns and rows and columns.isdisjoint(rows) and any((read[level] or 0) > 1 for level in rows):
             return True
     return False
-
-
-def copies(works: tuple[Work, ...]) -> Iterator[Work]:
-    """The works that copy an array as it is."""
-    return (work for work in works if is_copy(work.statement) and isinstance(work.statement.value, Read))

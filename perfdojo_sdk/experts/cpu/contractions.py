@@ -439,6 +439,9 @@ class _Panel:
             for copy in play.stage(move, place, array).nests:
                 for loop in reversed(copy.scopes[:-vectors]):
                     move_inward(play, loop, vectors)
+                if len(copy.scopes) - vectors > 1:
+                    # One loop over all rows, so that squares of rows and lanes are transposed in registers.
+                    play.may("collapse_scopes", copy.scopes[-vectors - 2])
 
     def _fill_registers(self, tile: str) -> str:
         """Let the sums of a tile accumulate in registers; the outermost scope of the sums."""

@@ -8,7 +8,7 @@ caches well; else it adds a few rows at a time to results in the first cache, so
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import gcd, prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
@@ -29,7 +29,7 @@ from perfdojo_sdk.experts.cpu.steps import (
     use_lanes,
     write_out,
 )
-from perfdojo_sdk.experts.cpu.tiles import cover
+from perfdojo_sdk.experts.cpu.tiles import MOST_ROWS, cover
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -39,8 +39,8 @@ from perfdojo_sdk.search.play import Play
 #: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
 ROWS = 8
 
-#: Rows and columns of a square whose operand is transposed into a cache before it is used.
-SQUARE = 64
+#: Steps of a scan whose operand is copied, for all rows that go in step, before it is used.
+BLOCK = 64
 
 #: Strips of a transposing copy: iterations for threads to share.
 STRIPS = 32
@@ -62,6 +62,10 @@ class NestPlan:
     decision: Decision
     across: int = -1
     """Level of the loop through neighbours of what is read transposed; -1: nothing is."""
+    carried: int = -1
+    """Level of the loop of a scan; -1: it is none."""
+    in_step: int = 0
+    """Rows of a scan that go in step."""
 
 
 def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
@@ -126,8 +130,10 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
     lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
     if work.kind is Kind.TRANSPOSE:
         return _plan_transpose(work, node, lanes)
+    if work.kind is Kind.SCAN:
+        return _plan_scan(work, node)
     lane = _lane(work, lanes)
-    if lane is None or work.kind is Kind.SCAN or any(lane in f.levels for f in work.statement.guard):
+    if lane is None or any(lane in f.levels for f in work.statement.guard):
         return None
     reduced = tuple(level for level in work.reduced if level != lane)
     outer = [level for level in range(len(loops)) if level not in (*reduced, lane)]
@@ -163,6 +169,7 @@ def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
         return None
     lane, across = rows[0], columns[0]
     outer = tuple(level for level in range(len(work.sizes)) if level not in (lane, across))
+    outer = tuple(sorted(outer, key=lambda level: -abs(target[level] or 0)))
     numbers = {"rows": work.sizes[across], "columns": work.sizes[lane], "lanes": lanes}
     why = f"{{{lane}}} goes through neighbours of what is written, {{{across}}} of what is read"
     decision = Decision(
@@ -171,13 +178,43 @@ def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
     return NestPlan((*outer, across, lane), lane, (), True, decision, across)
 
 
+def _plan_scan(work: Work, node: Scope) -> NestPlan | None:
+    """Rows of a scan in step: each waits for its own last value only, so that their latencies overlap."""
+    target = work.statement.target
+    before = [read for read in work.statement.reads if read.array == target.array and read != target]
+    pairs = [(a, b) for read in before for a, b in zip(target.subscripts, read.subscripts, strict=True)]
+    carried = {level for a, b in pairs if a != b for level in (*a.levels, *b.levels)}
+    rows = [l for l in target.levels if l not in carried and work.sizes[l] > 1]
+    if len(carried) != 1 or not rows or work.statement.guard:
+        return None
+    (along,), row = carried, max(rows, key=lambda level: work.sizes[level])
+    apart = abs(work.strides[0][row] or 0) * BYTES[work.statement.dtype]
+    places, arrays = PAGE // gcd(apart, PAGE), len(work.strides) - 1
+    in_step = 2 * MOST_ROWS if 2 * MOST_ROWS * arrays <= MOST_ROWS * places else MOST_ROWS
+    in_step = min(in_step, work.sizes[row])
+    outer = tuple(level for level in range(len(work.sizes)) if level not in (along, row))
+    numbers = {
+        "rows": work.sizes[row],
+        "in step": in_step,
+        "bytes between rows": apart,
+        "places in a page": places,
+    }
+    why = "each step of a row waits for the one before it, and rows do not wait for each other"
+    decision = Decision("order loops", node.id, f"{in_step} rows of {{{row}}} go in step", why, numbers)
+    return NestPlan((*outer, row, along), row, (), True, decision, carried=along, in_step=in_step)
+
+
 def _lane(work: Work, lanes: int) -> int | None:
     """The loop for the lanes: one that moves the target before one that does not, then the longest."""
     if lanes < 2:
         return None
     along = [l for l, size in enumerate(work.sizes) if size > 1 and work.walks_along(l)]
     moves = [l for l in along if work.strides[0][l] == 1]
-    return max(moves if work.reduced else moves or along, key=lambda level: (min(work.sizes[level], lanes), level), default=None)
+    return max(
+        moves if work.reduced else moves or along,
+        key=lambda level: (min(work.sizes[level], lanes), level),
+        default=None,
+    )
 
 
 def _farthest(work: Work, reduced: tuple[int, ...]) -> int:
@@ -190,11 +227,14 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
     loops = chain(play, node.id)
     statement = play.scope(loops[-1]).body[0]
     assert isinstance(statement, Statement)
-    width = target.capabilities.lanes[statement.dtype]
+    width = target.capabilities.lanes.get(statement.dtype, 1)
     array, lane = statement.target.array, loops[plan.lane]
     reduced = [loops[level] for level in plan.order if level in plan.reduced]
     outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
-    if plan.across >= 0:
+    if plan.carried >= 0:
+        arrange(play, [loops[level] for level in plan.order])
+        _rows_in_step(play, statement, lane, plan.in_step, width)
+    elif plan.across >= 0:
         arrange(play, [loops[level] for level in plan.order])
         _in_squares(play, statement, loops[plan.across], lane, width)
     elif not reduced:
@@ -231,6 +271,16 @@ def _in_vectors(play: Play, lane: str, width: int) -> None:
 def _in_squares(play: Play, statement: Statement, across: str, lane: str, width: int) -> None:
     """Transpose a copy as it stands, in strips for threads; for any other map, square by square, what it
     reads transposed."""
+    if 2 * play.scope(lane).size <= width and play.around(across):
+        # Few neighbours fill no square: elements are copied one by one, and a line that is written stays near
+        # until the loop outside of both has filled it.
+        outside = play.around(across)[-1].id
+        rows = split(play, across, largest_divisor(play.scope(across).size, MOST_ROWS))[-1]
+        if rows != across:
+            play.must("swap_scopes", outside)
+        for loop in (lane, rows):
+            play.annotate(loop, play.written_out)
+        return
     if is_copy(statement):
         for part in cut_off_rest(play, across, width):
             strip = largest_divisor(play.scope(part).size, max(width, play.scope(part).size // STRIPS))
@@ -242,12 +292,36 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
         r for r in statement.reads if lane_stride(play.program.buffer_of[r.array], r.subscripts, level) == 1
     ]
     play.must("swap_scopes", across)
-    for part in cut_off_rest(play, lane, SQUARE):
+    for part in cut_off_rest(play, lane, width):
         rows = chain(play, part)[1]
-        move_inward(play, split(play, part, SQUARE)[-1], 1)
-        for some in cut_off_rest(play, rows, SQUARE):
-            square = split(play, some, SQUARE)[-1]
+        move_inward(play, split(play, part, width)[-1], 1)
+        for some in cut_off_rest(play, rows, width):
+            square = split(play, some, width)[-1]
             for array in dict.fromkeys(read.array for read in turned):
                 play.must("stage_read", square, array=array)
             for columns_of_square in chain(play, square)[1:]:
                 _in_vectors(play, columns_of_square, width)
+
+
+def _rows_in_step(play: Play, statement: Statement, rows: str, in_step: int, width: int) -> None:
+    """Interleave rows of a scan. Where they fill few sets of a cache, so many lines of what they read would
+    drive each other out: blocks of it are copied first."""
+    for part in cut_off_rest(play, rows, in_step):
+        few = split(play, part, in_step)[-1]
+        along = chain(play, few)[1]
+        move_inward(play, few, 1)
+        inner = chain(play, along)[-1]
+        if in_step > MOST_ROWS:
+            play.annotate(inner, play.written_out)
+            continue
+        others = [read.array for read in statement.reads if read.array != statement.target.array]
+        for some in cut_off_rest(play, along, BLOCK):
+            block = split(play, some, BLOCK)[-1]
+            for array in dict.fromkeys(others):
+                copied = play.stage("stage_read", block, array)
+                play.must(
+                    "reorder_dims", copied.buffer, dim=len(play.program.buffer_of[copied.buffer].shape) - 2
+                )
+                play.must("swap_scopes", copied.copy)
+                _in_vectors(play, chain(play, copied.copy)[-1], width)
+            play.annotate(play.scope(block).body[0].id, play.written_out)

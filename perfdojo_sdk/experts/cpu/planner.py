@@ -14,14 +14,20 @@ from __future__ import annotations
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of
-from perfdojo_sdk.experts.cpu.contractions import gathered, play_contractions
+from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, seconds_to_move
+from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import part, replay
-from perfdojo_sdk.experts.cpu.preparation import distribute, lay_out_operands, split_conditions
-from perfdojo_sdk.experts.cpu.row_kernels import play_rows
-from perfdojo_sdk.experts.cpu.steps import settle_buffers
+from perfdojo_sdk.experts.cpu.preparation import (
+    distribute,
+    lay_out_operands,
+    name_factors,
+    split_conditions,
+)
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
+from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers
+from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
@@ -47,7 +53,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules)
-        for rule in (lay_out_operands, split_conditions, distribute):
+        for rule in (name_factors, lay_out_operands, split_conditions, distribute):
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
@@ -69,10 +75,14 @@ class _Planner:
             plays = contraction(self.root, self.rules, self.target)
             if plays:
                 self._decide("whole", "", "one contraction", "its sums of products share one nest")
+                self._describe("contraction", facts_of(self.root, self.target))
+                self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(_way(facts) == "rows" for facts in found):
+        if all(_way(facts, self.target) == "rows" for facts in found):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
+            self._describe("rows", found)
+            self._describe_rows(self.root)
             plays = play_rows(self.root, self.rules, self.target)
             for play in plays:
                 settle_buffers(play)
@@ -85,7 +95,7 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = _way(facts)
+            way = _way(facts, self.target)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
@@ -108,6 +118,47 @@ class _Planner:
         why = f"its statements are of the kinds {kinds}"
         self.decisions.append(Decision("parts", nests[0].place, way, why, numbers))
 
+    def _describe_tiles(self, sub: Program) -> None:
+        """Record the register tiles of a contraction, by the model's cost."""
+        found = gathered(sub, self.rules)
+        for tiled in plans(found[0].program, found[1], self.target)[:1] if found else ():
+            wide = max(piece.wide for piece in tiled.tiling.pieces)
+            capabilities = self.target.capabilities
+            numbers = {
+                "rows": tiled.tiling.high,
+                "vectors": wide,
+                "registers": capabilities.vector_registers,
+                "steps": tiled.steps,
+                "multiply-adds of vectors": tiled.cost,
+            }
+            choice = (
+                f"tiles of {tiled.tiling.high} rows of {{{tiled.row}}} by {wide} vectors of {{{tiled.lane}}}"
+            )
+            packed = (
+                "packed, since its neighbours lie apart" if tiled.must_pack else "packed or read in place"
+            )
+            why = f"it costs least with its remainders; the operand of the lanes is {packed}"
+            self.decisions.append(Decision("tiles", sub.body[0].id, choice, why, numbers))
+
+    def _describe_rows(self, sub: Program) -> None:
+        """Record how rows use threads and memory."""
+        data = data_bytes(sub)
+        ways = [("one thread", "threads")[way] for way in worth_threads(sub, self.target)]
+        threads = " or ".join(ways) + (": measured" if len(ways) > 1 else "")
+        numbers = {"bytes": data, "us to move": 1e6 * seconds_to_move(data, self.target)}
+        numbers["us to start threads"] = 1e6 * THREADS_COST
+        why = "threads pay if moving the data takes longer than starting them"
+        self.decisions.append(Decision("threads", sub.body[0].id, threads, why, numbers))
+        windows = list(memory_ways(sub, self.target))
+        used = [", ".join(sorted({w.once, w.again, w.store} - {""})) or "none" for w in windows]
+        cache = max((c.bytes for c in self.target.capabilities.caches.values()), default=0)
+        why = (
+            "data in a core's own cache needs no prefetching; outputs larger than all caches may bypass them"
+        )
+        choice = f"windows: {'; '.join(used)}"
+        numbers = {"bytes": data, "largest cache": cache}
+        self.decisions.append(Decision("streaming", sub.body[0].id, choice, why, numbers))
+
     def _belongs(self, program: Program, last: tuple[str, tuple[Node, ...]], way: str, node: Node) -> bool:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
@@ -124,8 +175,10 @@ class _Planner:
         try:
             if way == "contraction":
                 plays = contraction(sub, self.rules, self.target)
+                self._describe_tiles(sub)
             elif way == "rows":
                 plays = play_rows(sub, self.rules, self.target)
+                self._describe_rows(sub)
             if not plays:
                 plays, decisions = play_nests(sub, self.rules, self.target)
                 self.decisions += decisions
@@ -153,19 +206,29 @@ class _Planner:
         self.decisions.append(Decision(rule, place, choice, reason))
 
 
-def _way(facts: NestFacts) -> str:
+def _way(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"
     if any(work.kind is Kind.TRANSPOSE for work in facts.works):
         return "nests"
-    return "rows" if all(_walks_rows(work) for work in facts.works) else "nests"
+    return "rows" if all(_walks_rows(work, target) for work in facts.works) else "nests"
 
 
-def _walks_rows(work: Work) -> bool:
-    """True if the innermost loop that is longer than one goes through rows of every array."""
+def _walks_rows(work: Work, target: Target) -> bool:
+    """True if the innermost loop that is longer than one goes through rows of every array, unless it is a
+    sum over fewer elements than a vector has, beside a loop that fills vectors with results."""
     loops = [level for level, size in enumerate(work.sizes) if size > 1]
-    return not loops or work.walks_along(loops[-1])
+    if not loops:
+        return True
+    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    if loops[-1] in work.reduced and work.sizes[loops[-1]] < lanes:
+        results = [
+            l for l in loops if l not in work.reduced and work.strides[0][l] == 1 and work.walks_along(l)
+        ]
+        if any(work.sizes[level] >= lanes for level in results):
+            return False
+    return work.walks_along(loops[-1])
 
 
 def contraction(root: Program, rules: Rules, target: Target) -> list[Play]:

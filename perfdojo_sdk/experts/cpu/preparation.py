@@ -5,11 +5,14 @@ Each takes the play and the target, plays moves, and returns its decisions.
 
 from __future__ import annotations
 
+from math import prod
+
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, AffineExpr, Condition
+from perfdojo_sdk.core.expression import Access, AffineExpr, Condition, Operation, performs
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import LocatedNode, Scope, Statement
-from perfdojo_sdk.experts.cpu.analysis import Kind, is_product, work_of
+from perfdojo_sdk.core.transformation import Kind as Change
+from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
 from perfdojo_sdk.experts.cpu.contractions import find_nest
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
@@ -22,8 +25,55 @@ MOST_STATEMENTS = 160
 #: A border is worth code of its own if at least so much of the nest is inside it.
 LEAST_INSIDE = 0.5
 
+#: Least number of uses for which a computed factor gets an array.
+LEAST_USES = 4
+
 #: Longest loop whose iterations are looked at one by one.
 LONGEST = 1 << 20
+
+# -- factors -------------------------------------------------------------------------------------------
+
+
+def name_factors(play: Play, target: Target) -> list[Decision]:
+    """Make sums of products of two elements: a factor that all terms share is multiplied once, and one that
+    is computed from elements gets an array, computed before the nest, if it is used often enough."""
+    decisions = []
+    for place in [p for p in play.program.places if isinstance(p.node, Statement)]:
+        work = work_of(play.program, play.program.place_of[place.node.id])
+        if work.kind is not Kind.CONTRACTION or target.capabilities.lanes.get(work.statement.dtype, 1) == 1:
+            continue
+        whole = place.above[work.reduced[0]].id if work.reduced else ""
+        lawful = play.rules.most >= Change.DECLARED_LAW
+        if lawful and len(factors(work.statement.value)) > 2 and play.may("factor_reduction", whole):
+            why = "all terms of the sum have it"
+            decisions.append(Decision("name factors", place.node.id, "a factor is multiplied once", why))
+        while (found := _computed_factor(play, place.node.id)) is not None:
+            term, uses = found
+            if uses < LEAST_USES:
+                break
+            made = play.may("stage_expression", place.node.id, before=place.above[0].id, term=term)
+            if made is None:
+                break
+            why = "it is used again and again, and a product of elements can be tiled"
+            choice = f"a factor is computed into {made.buffers[0]}"
+            decisions.append(Decision("name factors", place.node.id, choice, why, {"uses of each": uses}))
+    return decisions
+
+
+def _computed_factor(play: Play, identifier: str) -> tuple[int, float] | None:
+    """The first operand of a product that is an operation: its number as a term, and how often each of its
+    values is used."""
+    _, _, _, sizes = play.program.place_of[identifier]
+    statement = play.program.place_of[identifier].node
+    assert isinstance(statement, Statement)
+    if not performs(statement.value, "mul"):
+        return None
+    for factor in statement.value.arguments:
+        if isinstance(factor, Operation):
+            others = [size for level, size in enumerate(sizes) if level not in factor.levels]
+            return statement.value.terms.index(factor), prod(others)
+    return None
+
 
 # -- operands that several nests read ------------------------------------------------------------------
 
