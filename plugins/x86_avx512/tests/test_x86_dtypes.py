@@ -172,6 +172,10 @@ def test_conversions_between_all_dtypes(target: str) -> None:
                 whole, tail = counts(target, source, into)
                 count = tail if (INTERFACE.index(source) + INTERFACE.index(into)) % 5 == 0 else whole
                 case.lanes(into, f"{into}({case.read('a', source, '{0}+2')})", count)
+    # Close to the middle between two numbers of bf16, where the nearest f32 is that middle.
+    for source, first in (("u32", 2**32 - 2**23 - 100), ("i32", 2**31 - 2**22 - 100), ("i64", 2**62 - 2**53)):
+        value = f"{case.read('a', source, '0')} * 0 + {first} + index({{0}}*47)"
+        case.lanes("bf16", f"bf16({value})", 4)
     for source in ("f64", "bf16", "i64", "i8"):
         case.lanes("f32", f"f32(tf32({case.read('a', source)}))", 4)
     case.check(target)
