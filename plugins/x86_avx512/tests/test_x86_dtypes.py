@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from x86_support import capabilities, generate, needs
+from x86_support import PLUGINS, capabilities, generate, needs
 
 from perfdojo_sdk.core.domains import ROUNDING, rounded
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, integer_bounds
@@ -23,6 +23,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER, carry, numbers
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.testing.numeric_leg import NumericLeg
 
 TARGETS = ("x86_avx512", "x86_avx2")
 #: Dtypes of arrays that callers pass.
@@ -252,6 +254,56 @@ def test_lanes_with_conditions_of_their_own(target: str) -> None:
         )
     code = case.check(target)
     assert "pd_low_lane(" in code and "pd_high_lane(" in code and "pd_store_some_i8x" in code
+
+
+#: Dtypes of the factors and of the sums of a product of matrices -> a conversion.
+PRODUCTS = {
+    ("i8", "i32"): "i32({})",
+    ("f64", "f64"): "{}",
+    ("bf16", "f32"): "f32({})",
+    ("u8", "u64"): "u64({})",
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_products_of_matrices_are_played_by_hand_to_vectors_in_registers(target: str) -> None:
+    """Fission, interchange, a vector, named cells: as for f32, with the lanes of the widest dtype."""
+    needs(target)
+    found = PLUGINS.target(target)
+    rules, traces, codes = PLUGINS.rules(found), [], []
+    for (factor, total), convert in PRODUCTS.items():
+        lanes = min(found.dialect.lanes[factor], found.dialect.lanes[total])
+        one, other = map(convert.format, ("a[{0},{2}]", "b[{2},{1}]"))
+        text = f"""kernel product(a, b) -> c
+a {factor} [3,6] heap
+b {factor} [6,{2 * lanes}] heap
+c {total} [3,{2 * lanes}] heap
+
+3 {2 * lanes}
+| c[{{0}},{{1}}] = 0
+| 6 c[{{0}},{{1}}] += {one} * {other}
+"""
+        play = Play(parse(text, found.dialect), rules)
+        play.must("fission_scope", "s2")
+        for scope in ("s1", "s1.s2"):
+            play.must("split_scope", scope, factor=lanes)
+        play.must("swap_scopes", "s1.s2.i")
+        for scope in ("s1.i", "s1.s2.i"):
+            play.must("annotate_scope", scope, suffix="v")
+        play.must("join_scopes", "s1.o")
+        play.must("stage_accumulator", "s2", array="c")
+        for scope in ("c_a.in.0", "c_a.out.0"):
+            play.must("annotate_scope", scope, suffix="v")
+        for dim in (0, 1):
+            play.must("reuse_dims", "c_a", dim=dim)
+        play.must("set_location", "c_a", location="reg")
+        traces.append(play.trace)
+        code = PLUGINS.code_generator(found).generate(play.program, "k").code
+        kind = "f32v" if total == "f32" else f"{total}x{lanes}"
+        assert f"pd_{kind} c_a = " in code and "pd_lanes[" not in code
+        codes.append(re.findall(r"c_a = .*c_a.*;", code))
+    assert all(len(code) == 1 for code in codes), codes
+    assert NumericLeg(PLUGINS, found)(traces, optimised=False) == [""] * len(traces)
 
 
 @pytest.mark.parametrize("target", TARGETS[:1])
