@@ -306,6 +306,21 @@ PD_FUNCTIONS_BY_LANE_2(PD_F64_BY_LANE_2)
             (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)PD_WIDENED(v), (pd_f32v)PD_WIDENED(w)); \
         return __builtin_shufflevector(all, all, PD_LIST(PD_V4)); \
     }
+/* Of a whole one, under the name of its kind: an instruction set may have a type of its own for pd_f32v. */
+#define PD_F32_WHOLE(name) \
+    PD_INLINE PD_TYPE(f32, PD_V4) PD_OF(name, f32, PD_V4)(PD_TYPE(f32, PD_V4) v) \
+    { \
+        return (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)v); \
+    }
+#define PD_F32_WHOLE_2(name) \
+    PD_INLINE PD_TYPE(f32, PD_V4) PD_OF(name, f32, PD_V4)(PD_TYPE(f32, PD_V4) v, PD_TYPE(f32, PD_V4) w) \
+    { \
+        return (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)v, (pd_f32v)w); \
+    }
+PD_F32_WHOLE(sqrt)
+PD_F32_WHOLE(exp)
+PD_FUNCTIONS_BY_LANE_1(PD_F32_WHOLE)
+PD_FUNCTIONS_BY_LANE_2(PD_F32_WHOLE_2)
 PD_F32_IN_PART(sqrt)
 PD_F32_IN_PART(exp)
 PD_FUNCTIONS_BY_LANE_1(PD_F32_IN_PART)
