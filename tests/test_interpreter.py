@@ -304,3 +304,15 @@ def test_generated_python_uses_no_name_of_the_program() -> None:
 def test_unravel() -> None:
     assert [unravel(k, (2, 3)) for k in range(6)] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
     assert unravel(0, ()) == ()
+
+
+def test_a_number_is_rounded_once() -> None:
+    """Not to f32 on the way, which may be the middle between two shorter numbers."""
+    for sign in (1, -1):
+        assert rounded(sign * (2.0**32 - 2.0**23 - 1), "bf16") == sign * 4278190080.0
+        assert rounded(sign * (1 + 2.0**-8 + 2.0**-40), "bf16") == sign * (1 + 2.0**-7)
+        assert rounded(sign * (1 + 2.0**-8 - 2.0**-40), "bf16") == sign * 1.0
+        assert rounded(sign * (1 + 2.0**-11 + 2.0**-40), "tf32") == sign * (1 + 2.0**-10)
+        assert rounded(sign * (2.0**-134 + 2.0**-170), "bf16") == sign * 2.0**-133
+        assert rounded(sign * 3.5e38, "bf16") == sign * float("inf")
+        assert rounded(sign * 1e-60, "bf16") == 0

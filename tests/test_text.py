@@ -190,6 +190,8 @@ WRONG = [
     ("kernel k(x) -> y\nx f32 [8:N] heap\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
     ("kernel k(x) -> y\nx f32 [8] stack\ny f32 [8] heap\n8 y[{0}] = x[{0}]", "PD-P011", 1, 10),
     (HEAD + "32:v y[0] = x[0]", "PD-P015", 5, 1),
+    ("kernel k(x) -> y\nx f64 [16] heap\ny f32 [16] heap\n16:v y[{0}] = f32(x[{0}])", "PD-P015", 4, 1),
+    ("kernel k(x) -> y\nx i8 [32] heap\ny i8 [32] heap\n32:v y[{0}] = i8(i32(x[{0}]))", "PD-P015", 4, 1),
     (HEAD + "8 y[{0}] = x[{0}] if {0}", "PD-P002", 5, 25),
     (HEAD + "8 y[{0}] = x[{0}+1] if {0} <= 7", "PD-P012", 5, 12),
     (HEAD + "8:v y[{0}] = x[{0}] + index({0}//2)", "PD-P015", 5, 1),

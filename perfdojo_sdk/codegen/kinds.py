@@ -33,15 +33,20 @@ def is_uniform(program: Program, value: Expression, level: int) -> bool:
 def vector_lanes(program: Program, statement: Statement, level: int, count: int, dialect: Dialect) -> int:
     """The lanes of the vectors that compute a statement in ``count`` iterations of ``level``; fewer than that
     if the vectors of a dtype that occurs on the way have fewer; 0 if there are none of some dtype."""
-    lanes, dtypes = dialect.lanes, {statement.dtype, *_computed(program, statement.value, level)}
-    if statement.accumulate and statement.dtype in ROUNDED_DTYPES:
-        dtypes.add(VECTOR_DTYPE)
+    lanes, dtypes = dialect.lanes, vector_dtypes(program, statement, level)
     if not dtypes <= lanes.keys():
         return 0
     most = min([lanes[dtype] for dtype in dtypes])
     if VECTOR_DTYPE in dtypes and most == lanes[VECTOR_DTYPE]:
         return most
     return min(most, max(min(lanes.values()), 1 << (count - 1).bit_length()))
+
+
+def vector_dtypes(program: Program, statement: Statement, level: int) -> set[str]:
+    """The dtypes of all vectors that a statement needs whose lanes are the iterations of ``level``."""
+    dtypes = {statement.dtype, *_computed(program, statement.value, level)}
+    rounds = statement.accumulate and statement.dtype in ROUNDED_DTYPES
+    return dtypes | ({VECTOR_DTYPE} if rounds else set())
 
 
 def _computed(program: Program, value: Expression, level: int) -> Iterator[str]:

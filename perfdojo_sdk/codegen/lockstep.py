@@ -1,8 +1,8 @@
 """C for the lanes of a lockstep scope: a statement over vectors, or lane by lane where no vector does it.
 
 All vectors of a statement have one number of lanes. A kind of vector is named after its dtype and lanes, such
-as ``i16x8``; ``f32v`` is a whole register of f32, which the header of an instruction set defines. The other
-kinds come from ``pd_vectors.h``.
+as ``i16x8``. They come from ``pd_vectors.h``. A statement that needs nothing but whole registers of f32 uses
+``f32v`` for them, which the header of an instruction set defines alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from perfdojo_sdk.codegen.c_values import (
     in_f32,
     is_rounded,
 )
-from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_lanes
+from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_dtypes, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, variable
@@ -91,12 +91,14 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     moves = one.moves(statement.target)
     target = program.buffer_of[statement.target.array]
     itself = any(program.buffer_of[read.array] is target for read in statement.reads)
+    plain = not guard and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
     fits = width > 1 and not any(form.quotients for form in guard) and one.is_vector(statement)
     if not fits or (count > width and (itself or (guard and not moves))):
         _lane_by_lane(emitter, statement, count, level, point)
     elif moves or statement.accumulate:
         for first in range(0, count, width):
-            Lanes(emitter, guard, min(count - first, width), width, level, point, first).emit(statement)
+            lanes = min(count - first, width)
+            Lanes(emitter, guard, lanes, width, level, point, first, plain).emit(statement)
     elif guard:
         _lane_by_lane(emitter, statement, count, level, point)
     else:
@@ -140,8 +142,11 @@ class Lanes:
         level: int,
         point: Point,
         first: int = 0,
+        plain: bool = False,
     ) -> None:
+        """``plain``: the statement needs no vectors but whole registers of f32."""
         self.emitter, self.guard, self.count, self.width = emitter, guard, count, width
+        self.plain = plain
         self.level, self.base = level, point.at(level, first)
         self.low, self.high = "0", str(count)
 
@@ -193,8 +198,8 @@ class Lanes:
 
     def kind(self, dtype: str) -> str:
         """The kind of vector for values of ``dtype``, as names of functions have it."""
-        whole = dtype == VECTOR_DTYPE and self.width == self.emitter.dialect.lanes[VECTOR_DTYPE]
-        return "f32v" if whole else self.made("u8" if dtype == "bool" else dtype)
+        plain = dtype == VECTOR_DTYPE and self.plain
+        return "f32v" if plain else self.made("u8" if dtype == "bool" else dtype)
 
     def made(self, dtype: str) -> str:
         """A kind of ``pd_vectors.h``."""
@@ -242,13 +247,15 @@ class Lanes:
         if registers:
             name, _ = variable(registers, self._start(statement.target))
             if self.guard or self.count < registers.width:
-                text = self._some_of(statement.dtype, text, name)
+                text = self._some_of(statement.dtype, text, self._named(registers, name))
+            if registers.kind != kind:
+                text = f"(pd_{registers.kind})({text})"
             line(f"{name} = {text};")
             self._fetch_source(statement)
             return
         place = f"&{self.emitter.cell(statement.target, self.base)}"
         self._claim_target(statement)
-        if self.partial and kind == "f32v" and not self.guard:
+        if self.partial and kind == "f32v":
             line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
         elif self.partial:
             kind = self.made("u8" if statement.dtype == "bool" else statement.dtype)
@@ -262,7 +269,7 @@ class Lanes:
     def _some_of(self, dtype: str, text: str, other: str) -> str:
         """``text`` in the active lanes, ``other`` in the rest."""
         kind = self.kind(dtype)
-        if kind == "f32v" and not self.guard:
+        if kind == "f32v":
             return f"pd_select_first_{kind}({self.count}, {text}, {other})"
         which = f"pd_lanes_{self.made(f'i{8 * BYTES[dtype]}')}({self.low}, {self.high})"
         return f"pd_select_{kind}({which}, {text}, {other})"
@@ -366,8 +373,7 @@ class Lanes:
     def mask(self, value: Expression, size: int) -> str:
         """A bool in each lane: all bits of ``size`` bytes set where it holds."""
         if self.uniform(value):
-            whole = size == BYTES[VECTOR_DTYPE] and self.kind(VECTOR_DTYPE) == "f32v"
-            kind = "f32v" if whole else self.made(f"i{8 * size}")
+            kind = "f32v" if self.plain else self.made(f"i{8 * size}")
             return f"pd_mask_{kind}({self.emitter.expression(value, self.base)})"
         own = self._mask_size(value)
         text = self._own_mask(value, own)
@@ -437,14 +443,19 @@ class Lanes:
     def _load(self, access: Access, dtype: str) -> str:
         registers = self.emitter.registers.get(self.emitter.program.buffer_of[access.array].name)
         if registers:
-            return variable(registers, self._start(access))[0]
+            return self._named(registers, variable(registers, self._start(access))[0])
         place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
-        if self.partial and kind == "f32v" and not self.guard:
+        if self.partial and kind == "f32v":
             return f"pd_load_first_{kind}({place}, {self.count})"
         if self.partial:
             kind = self.made("u8" if dtype == "bool" else dtype)
             return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
         return f"pd_load_{kind}({place})"
+
+    def _named(self, registers: Registers, name: str) -> str:
+        """A variable as a vector of this statement's kind: a whole register of f32 may be one of two."""
+        split = registers.kind == "f32v" and not self.plain
+        return f"(pd_{self.made(VECTOR_DTYPE)}){name}" if split else name
 
     def _start(self, access: Access) -> AffineExpr:
         return self.emitter.flat(access, self.base)

@@ -46,7 +46,11 @@ def rounded(value: float, dtype: str) -> float:
         return value
     try:
         if dtype in STORED_DTYPES:
-            bits, less = int(struct.unpack("<I", struct.pack("<f", value))[0]), DIGITS["f32"] - DIGITS[dtype]
+            near = struct.pack("<f", value)
+            bits, less = int(struct.unpack("<I", near)[0]), DIGITS["f32"] - DIGITS[dtype]
+            inexact = struct.unpack("<f", near)[0] - value
+            if inexact and not bits & 1:  # with an odd last digit, rounding again gives the nearest
+                bits += -1 if (inexact > 0) == (value > 0) else 1
             bits = bits + (1 << less - 1) - 1 + (bits >> less & 1) >> less << less
             return float(struct.unpack("<f", struct.pack("<I", bits))[0])
         form = {"f32": "<f", "f16": "<e"}[dtype]

@@ -306,6 +306,21 @@ PD_FUNCTIONS_BY_LANE_2(PD_F64_BY_LANE_2)
             (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)PD_WIDENED(v), (pd_f32v)PD_WIDENED(w)); \
         return __builtin_shufflevector(all, all, PD_LIST(PD_V4)); \
     }
+/* Of a whole one, under the name of its kind: an instruction set may have a type of its own for pd_f32v. */
+#define PD_F32_WHOLE(name) \
+    PD_INLINE PD_TYPE(f32, PD_V4) PD_OF(name, f32, PD_V4)(PD_TYPE(f32, PD_V4) v) \
+    { \
+        return (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)v); \
+    }
+#define PD_F32_WHOLE_2(name) \
+    PD_INLINE PD_TYPE(f32, PD_V4) PD_OF(name, f32, PD_V4)(PD_TYPE(f32, PD_V4) v, PD_TYPE(f32, PD_V4) w) \
+    { \
+        return (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)v, (pd_f32v)w); \
+    }
+PD_F32_WHOLE(sqrt)
+PD_F32_WHOLE(exp)
+PD_FUNCTIONS_BY_LANE_1(PD_F32_WHOLE)
+PD_FUNCTIONS_BY_LANE_2(PD_F32_WHOLE_2)
 PD_F32_IN_PART(sqrt)
 PD_F32_IN_PART(exp)
 PD_FUNCTIONS_BY_LANE_1(PD_F32_IN_PART)
@@ -386,18 +401,19 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
         _Pragma("GCC unroll 64") for (int lane = 0; lane < V; lane++) made[lane] = pd_f32_from_f16(pd_f16_of(v[lane])); \
         return made; \
     } \
-    PD_ODD_INTEGERS(i32, V) PD_ODD_INTEGERS(u32, V) \
+    PD_ODD_INTEGERS(i32, V, 0x1000000u) PD_ODD_INTEGERS(u32, V, 0u) \
     PD_STORED_FROM_32(f16, V) PD_STORED_FROM_32(bf16, V) PD_STORED_FROM_32(tf32, V)
 #define PD_STORED_FROM_32(T, V) \
     PD_INLINE PD_TYPE(T, V) PD_FROM(T, i32, V)(PD_TYPE(i32, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd_i32, f32, V)(v)); } \
     PD_INLINE PD_TYPE(T, V) PD_FROM(T, u32, V)(PD_TYPE(u32, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd_u32, f32, V)(v)); }
-/* An integer of more digits than a float has, as a float whose last digit is odd unless it is exact. */
-#define PD_ODD_INTEGERS(S, V) \
+/* An integer of more digits than a float has, as a float whose last digit is odd unless it is exact; all numbers from
+ * -BELOW to 2^24 - 1 are. */
+#define PD_ODD_INTEGERS(S, V, BELOW) \
     PD_INLINE PD_TYPE(f32, V) PD_OF(odd_##S, f32, V)(PD_TYPE(S, V) v) \
     { \
         const PD_TYPE(i32, V) rest = (PD_TYPE(i32, V))(v & 0xff) != 0; \
         const PD_TYPE(S, V) upper = v >> 8, high = upper | (PD_TYPE(S, V))(rest & 1); \
-        const PD_TYPE(i32, V) small = ((PD_TYPE(u32, V))v + 0x1000000u) < 0x2000000u; \
+        const PD_TYPE(i32, V) small = ((PD_TYPE(u32, V))v + BELOW) < 0x1000000u + BELOW; \
         const PD_TYPE(f32, V) exact = PD_FROM(f32, S, V)(v), large = PD_FROM(f32, S, V)(high) * 256.0f; \
         return PD_OF(select, f32, V)(small, exact, large); \
     }

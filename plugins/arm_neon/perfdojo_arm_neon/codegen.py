@@ -16,7 +16,13 @@ MATH_ACCURACY: Mapping[str, float] = ACCURACY
 text for every instruction set, which was measured over all 2^32 inputs on another; here a million were, in
 the emulator. Both kinds of vectors give the same bits."""
 
-HEADERS: Mapping[str, tuple[str, ...]] = {"neon": ("pd_neon.h", "pd_arm.h"), "sve": ("pd_sve.h", "pd_arm.h")}
+VECTORS = "pd_arm_vectors.h"
+"""The header of vectors besides whole registers of f32, which kernels include where they need it."""
+
+HEADERS: Mapping[str, tuple[str, ...]] = {
+    "neon": ("pd_neon.h", "pd_arm.h", VECTORS),
+    "sve": ("pd_sve.h", "pd_arm.h", VECTORS),
+}
 """The option ``vectors`` of a target file -> its headers, of which kernels include the first."""
 
 
@@ -45,4 +51,4 @@ class ArmCodeGenerator:
         vectors = self.capabilities.options["vectors"]
         headers = {name: _header(name) for name in HEADERS[vectors]}
         emitter = SveEmitter if vectors == "sve" else VectorEmitter
-        return emitter(program, symbol, self.capabilities.dialect(), headers).source()
+        return emitter(program, symbol, self.capabilities.dialect(), headers, VECTORS).source()

@@ -89,6 +89,8 @@ PD_INLINE void pd_stream_bytes(void *p, const void *v, int bytes)
     PD_INLINE void PD_OF(stream, T, V)(E *p, PD_TYPE(T, V) v) { pd_stream_bytes(p, &v, sizeof v); }
 PD_EACH(PD_STREAM, PD_STREAM, PD_STREAM)
 
+#define pd_max_f32x16(a, b) ((pd_f32x16)pd_max_f32v((pd_f32v)(a), (pd_f32v)(b)))
+#define pd_min_f32x16(a, b) ((pd_f32x16)pd_min_f32v((pd_f32v)(a), (pd_f32v)(b)))
 /* As for floats: the instruction returns its second operand when either is NaN. */
 PD_INLINE pd_f64x8 pd_avx512_max_f64(pd_f64x8 a, pd_f64x8 b)
 {

@@ -51,15 +51,15 @@ static __attribute__((noinline)) int pd_here_rounded(const pd_bf16 *restrict a, 
     if (threads > 1024)
         return 3;
     for (int64_t i0 = 0; i0 < 2; i0++) {
-        pd_store_bf16x16(&c[i0*16], pd_bf16x16_from_f32x16(pd_f32x16_from_bf16x16(pd_bf16x16_from_f32x16(pd_f32x16_from_bf16x16(pd_load_bf16x16(&a[i0*16])) * pd_f32x16_from_bf16x16(pd_load_bf16x16(&b[i0*16])))) + pd_splat_f32v(pd_f32_from_bf16(pd_bf16_of(0x3f80)))));
+        pd_store_bf16x16(&c[i0*16], pd_bf16x16_from_f32x16(pd_f32x16_from_bf16x16(pd_bf16x16_from_f32x16(pd_f32x16_from_bf16x16(pd_load_bf16x16(&a[i0*16])) * pd_f32x16_from_bf16x16(pd_load_bf16x16(&b[i0*16])))) + pd_splat_f32x16(pd_f32_from_bf16(pd_bf16_of(0x3f80)))));
     }
-    pd_store_some_bf16x16(&c[32], 0, 8, pd_bf16x16_from_f32x16(pd_max_f32v(pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[32], 0, 8)), pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&b[0], 0, 8)))));
+    pd_store_some_bf16x16(&c[32], 0, 8, pd_bf16x16_from_f32x16(pd_max_f32x16(pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[32], 0, 8)), pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&b[0], 0, 8)))));
     for (int64_t i0 = 0; i0 < 3; i0++) {
          {
             int64_t pd_low = 0, pd_high = 16;
             pd_high = pd_high_lane(-i0*16 + 39, 1, pd_high);
             if (pd_low < pd_high) {
-                pd_store_some_f32x16(&d[i0*16], pd_low, pd_high, pd_select_f32v((pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[i0*16], pd_low, pd_high)) < pd_splat_f32v(pd_f32_from_bf16(pd_bf16_of(0x0000)))), pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[i0*16], pd_low, pd_high)), pd_splat_f32v(1.0f)));
+                pd_store_some_f32x16(&d[i0*16], pd_low, pd_high, pd_select_f32x16((pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[i0*16], pd_low, pd_high)) < pd_splat_f32x16(pd_f32_from_bf16(pd_bf16_of(0x0000)))), pd_f32x16_from_bf16x16(pd_load_some_bf16x16(&a[i0*16], pd_low, pd_high)), pd_splat_f32x16(1.0f)));
             }
         }
     }

@@ -1,0 +1,24 @@
+/* Vectors of every dtype on 64-bit Arm, 128 bits each: NEON's instructions, which a processor with SVE has as well. */
+#ifndef PD_ARM_VECTORS_H
+#define PD_ARM_VECTORS_H
+
+#include <arm_neon.h>
+
+#define PD_VECTOR_BYTES 16
+#include "pd_vectors.h"
+
+#define pd_max_f32x4(a, b) ((pd_f32x4)pd_max_f32v((pd_f32v)(a), (pd_f32v)(b)))
+#define pd_min_f32x4(a, b) ((pd_f32x4)pd_min_f32v((pd_f32v)(a), (pd_f32v)(b)))
+/* One instruction each; NaN when either operand is. */
+#define pd_max_f64x2(a, b) ((pd_f64x2)vmaxq_f64((float64x2_t)(a), (float64x2_t)(b)))
+#define pd_min_f64x2(a, b) ((pd_f64x2)vminq_f64((float64x2_t)(a), (float64x2_t)(b)))
+#define pd_sqrt_f64x2(v) ((pd_f64x2)vsqrtq_f64((float64x2_t)(v)))
+#define pd_floor_f64x2(v) ((pd_f64x2)vrndmq_f64((float64x2_t)(v)))
+#define pd_ceil_f64x2(v) ((pd_f64x2)vrndpq_f64((float64x2_t)(v)))
+#define pd_trunc_f64x2(v) ((pd_f64x2)vrndq_f64((float64x2_t)(v)))
+#define pd_round_f64x2(v) ((pd_f64x2)vrndnq_f64((float64x2_t)(v)))
+
+#define pd_f32x4_from_f16x4(v) ((pd_f32x4)vcvt_f32_f16((float16x4_t)(v)))
+#define pd_f16x4_from_f32x4(v) ((pd_f16x4)vcvt_f16_f32((float32x4_t)(v)))
+
+#endif

@@ -1,0 +1,55 @@
+"""Vectors of every dtype give, in the emulator, what the interpreter gives, to the bit."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+from arm_support import both_targets, needs_compiler, source
+from perfdojo_arm_neon.runner import ArmRunner
+
+from perfdojo_sdk.core.domains import ROUNDING
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
+from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest, Target
+from perfdojo_sdk.measure.kernel_calls import CARRIER, carry, numbers
+from perfdojo_sdk.testing.numeric_leg import compiled_together
+from perfdojo_sdk.testing.typed_programs import typed_program
+
+PROGRAMS = 12
+#: Values of every dtype that the text for all instruction sets and Arm's own functions compute from.
+VALUES = (-3, -1.5, 0, 0.25, 1, 2, 100, 1e4)
+
+
+@needs_compiler
+@both_targets
+def test_programs_over_every_dtype(target: Target) -> None:
+    capabilities = target.capabilities
+    assert capabilities.lanes == {dtype: 16 // size for dtype, size in BYTES.items()}
+    flags = tuple("-O1" if flag == "-O3" else flag for flag in capabilities.compiler_flags)
+    runner = ArmRunner(capabilities.model_copy(update={"compiler_flags": (*flags, "-ffp-contract=off")}))
+    programs = [typed_program(Random(seed), target.dialect) for seed in range(PROGRAMS)]
+    text = "kernel own(x, h) -> y, z\nx f64 [2] heap\nh f32 [4] heap\ny f64 [2] heap\nz f16 [4] heap\n\n"
+    text += "2:v y[{0}] = round(max(x[{0}], 0.3)) + floor(x[{0}]) - ceil(min(x[{0}], 2)) / trunc(x[{0}])\n"
+    programs.append(parse(text + "4:v z[{0}] = f16(h[{0}]) + f16(sqrt(h[{0}]))\n", target.dialect))
+    sources = [source(program, f"pd_typed{k}", target) for k, program in enumerate(programs)]
+    assert "pd_lanes_i" in "".join(s.code for s in sources) and "pd_low" in "".join(s.code for s in sources)
+    for seed, (program, artifact) in enumerate(
+        zip(programs, compiled_together(runner, sources), strict=True)
+    ):
+        assert isinstance(artifact, Artifact), artifact
+        rng, given = np.random.default_rng(seed), {}
+        for name in program.inputs:
+            buffer = program.buffer_of[name]
+            values = rng.choice(VALUES, buffer.shape)
+            if buffer.dtype not in FLOAT_DTYPES:
+                values = values.astype(np.int64) & (1 if buffer.dtype == "bool" else -1)
+            given[name] = np.empty(buffer.shape, CARRIER[buffer.dtype])
+            carry(values, given[name], buffer.dtype)
+        run = runner.run(artifact, RunRequest(inputs=given, timeout_s=60))
+        assert isinstance(run, Measurement) and run.outputs is not None, run
+        read = {n: numbers(a, program.buffer_of[n].dtype).ravel().tolist() for n, a in given.items()}
+        for name, values in interpret(program, read, ROUNDING, target.dialect).items():
+            got = numbers(run.outputs[name], program.buffer_of[name].dtype).ravel()
+            np.testing.assert_array_equal(got, np.array(values, got.dtype), f"{name}\n{program}")
