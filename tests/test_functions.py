@@ -35,7 +35,8 @@ from perfdojo_sdk.verify.exact import verify_exact
 
 PLUGINS = load_plugins()
 UNARY = [name for name in FUNCTIONS if OPERATIONS[name].arity == 1]
-#: Cells of one call, of processors and of emulators. All functions are one kernel, so that targets compile once.
+#: Cells of one call, of processors and of emulators. All functions are one kernel, so that targets compile
+#: once.
 CELLS, FEW = 1 << 15, 1 << 12
 
 
@@ -59,8 +60,8 @@ def errors(one: Kernel) -> dict[str, Found]:
 
 @pytest.mark.parametrize("name", sorted(PLUGINS.targets))
 def test_every_target_is_as_accurate_as_it_says(name: str) -> None:
-    """On its vectors, and one by one where it has none or runs at speed. Kernels of grids and blocks run on the
-    processor."""
+    """On its vectors, and one by one where it has none or runs at speed. Kernels of grids and blocks run on
+    the processor."""
     target = PLUGINS.target(name)
     emulated = bool(target.capabilities.options.get("warp"))
     if not emulated and PLUGINS.unavailable(target):
@@ -150,11 +151,17 @@ def text(value: str, array: str = "x") -> str:
 
 @pytest.mark.parametrize("name", YOUNGER)
 def test_arrays_of_older_programs_keep_their_names(name: str) -> None:
-    """Beside a call of the function, too; the models tell one from the other."""
+    """Beside a call of the function, too."""
     second = ", 2" * (OPERATIONS[name].arity - 1)
     one = parse(text(f"{name}({name}[{{0}}]{second}) + {name}[{{0}}]", name))
     assert parse(one.text) == one
-    assert not verify_exact(one, parse(text(f"{name}[{{0}}] + {name}[{{0}}]", name))).ok
+    with pytest.raises(DojoError, match=f"{name} takes"):
+        parse(text(f"{name}({name}[{{0}}], 1, 2)", name))
+
+
+def test_a_function_is_not_the_array_of_its_name() -> None:
+    one, other = (parse(text(f"sin({value}) + sin[{{0}}]", "sin")) for value in ("sin[{0}]", "sin[3-{0}]"))
+    assert verify_exact(one, one).ok and not verify_exact(one, other).ok
     with pytest.raises(DojoError, match="reserved"):
         parse(text("exp[{0}]", "exp"))
 
