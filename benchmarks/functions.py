@@ -271,7 +271,7 @@ def in_calls(operands: list[Floats], cells: int) -> Iterator[list[Floats]]:
 
 @dataclass
 class Found:
-    """What is known about one kernel."""
+    """The errors of one function in one kernel."""
 
     ulp: float = 0.0
     at: list[str] = field(default_factory=list)
@@ -296,17 +296,24 @@ class Found:
         return digest.value
 
 
+Results = dict[str, dict[str, Found]]
+"""Function -> kernel -> its errors."""
+
+
 def compare(
-    kernels: Sequence[Kernel], name: str, parts: Iterator[list[Floats]], found: Sequence[Found]
+    kernels: Sequence[Kernel], names: Sequence[str], parts: Iterator[list[Floats]], results: Results
 ) -> None:
-    """Add one range, or a sample, to what is known about each kernel."""
-    digests = [hashlib.sha256() for _ in kernels]
+    """Add one range, or a sample, to what is known about each function of each kernel."""
+    digests = {(name, one.key): hashlib.sha256() for name in names for one in kernels}
     for operands in parts:
-        values = exact(name, operands)
-        for one, known, digest in zip(kernels, found, digests, strict=True):
-            digest.update(known.add(operands, values, one.call(operands)[0]).to_bytes(8, "little"))
-    for known, digest in zip(found, digests, strict=True):
-        known.digests.append(digest.hexdigest())
+        got = [one.call(operands) for one in kernels]
+        for k, name in enumerate(names):
+            values = exact(name, operands)
+            for one, found in zip(kernels, got, strict=True):
+                digest = results[name][one.key].add(operands, values, found[k])
+                digests[name, one.key].update(digest.to_bytes(8, "little"))
+    for (name, key), whole in digests.items():
+        results[name][key].digests.append(whole.hexdigest())
 
 
 def forms(
@@ -336,7 +343,7 @@ def swept(
         found, done = {k.key: Found() for k in kernels}, 0
     for part in range(done, RANGES):
         begin = time.monotonic()
-        compare(kernels, name, every(part), list(found.values()))
+        compare(kernels, [name], every(part), {name: found})
         entry["seconds"] = entry.get("seconds", 0.0) + time.monotonic() - begin
         entry["kernels"] = {**entry.get("kernels", {}), **{key: vars(f) for key, f in found.items()}}
         saved = json.loads(state.read_text()) if state.exists() else {}
@@ -348,17 +355,22 @@ def swept(
 
 
 def sampled(
-    plugins: Plugins, targets: Sequence[str], name: str, bits: int, keep: list[Any], seed: int = 0
-) -> dict[str, Found]:
-    """A sample on every kernel."""
+    plugins: Plugins,
+    targets: Sequence[str],
+    names: Sequence[str],
+    bits: int,
+    keep: list[Any],
+    seed: int = 0,
+) -> Results:
+    """A sample on every kernel, which has all functions; these have one arity."""
     cells = min(1 << bits, 1 << 16)
-    kernels = forms(plugins, targets, [name], cells, keep)
-    found = {k.key: Found() for k in kernels}
-    compare(kernels, name, in_calls(sample(name, bits, seed), cells), list(found.values()))
-    return found
+    kernels = forms(plugins, targets, names, cells, keep)
+    results = {name: {k.key: Found() for k in kernels} for name in names}
+    compare(kernels, names, in_calls(sample(names[0], bits, seed), cells), results)
+    return results
 
 
-def summary(name: str, found: Mapping[str, Found], doubt: float) -> dict[str, Any]:
+def summary(found: Mapping[str, Found], doubt: float) -> dict[str, Any]:
     """An entry of the recorded results."""
     return {
         key: {
@@ -384,20 +396,24 @@ def main() -> None:
     plugins, keep = load_plugins(), []
     table: dict[str, Any] = {}
     arguments.state.parent.mkdir(parents=True, exist_ok=True)
-    for name in arguments.functions:
-        begin = time.monotonic()
-        if arguments.samples or OPERATIONS[name].arity > 1:
-            bits = arguments.samples or 22
-            found = sampled(plugins, arguments.targets, name, bits, keep, arguments.seed)
-        else:
-            found = swept(plugins, arguments.targets, name, arguments.state, keep)
-        table[name] = summary(name, found, distrust(name))
-        errors = "  ".join(
-            f"{key}: {f.ulp:.3f}{f' WRONG {f.wrong}' * bool(f.wrong)}" for key, f in found.items()
-        )
-        print(f"{name:8} {errors}  ({time.monotonic() - begin:.0f} s)", flush=True)
+
+    def tell(name: str, found: Mapping[str, Found]) -> None:
+        table[name] = summary(found, distrust(name))
+        errors = "  ".join(f"{k}: {f.ulp:.3f}{f' WRONG {f.wrong}' * bool(f.wrong)}" for k, f in found.items())
+        print(f"{name:8} {errors}", flush=True)
         if arguments.output:
             arguments.output.write_text(json.dumps(table, indent=1) + "\n")
+
+    for arity in (1, 2):
+        names = [name for name in arguments.functions if OPERATIONS[name].arity == arity]
+        if names and (arguments.samples or arity > 1):
+            bits = arguments.samples or 22
+            found = sampled(plugins, arguments.targets, names, bits, keep, arguments.seed)
+            for name in names:
+                tell(name, found[name])
+        else:
+            for name in names:
+                tell(name, swept(plugins, arguments.targets, name, arguments.state, keep))
 
 
 if __name__ == "__main__":

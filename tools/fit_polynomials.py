@@ -26,9 +26,9 @@ class Fit:
     """A polynomial of ``variable(x)`` for ``value(x)`` on an interval of x."""
 
     value: Function
-    """What the polynomial stands for."""
+    """The quantity that the polynomial stands for."""
     size: Function
-    """What the error is relative to, divided by what the polynomial is multiplied with."""
+    """The size of the function, to which errors are relative, over the factor of the polynomial."""
     low: float
     high: float
     terms: int
