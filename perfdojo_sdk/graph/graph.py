@@ -67,7 +67,7 @@ class Check:
 
     value: str
     what: str
-    """What is wrong then."""
+    """Words for what is wrong then."""
     origin: str = ""
     """The node of the model that asks for it."""
 

@@ -43,23 +43,29 @@ class Graph:
 
 
 def graph(program: Program) -> Graph:
-    """The flow of data between the program's arrays and statements."""
+    """The flow of data between the program's arrays and statements. An array that is input and output is two
+    vertices: what the caller gives, and what the kernel makes of it."""
     vertices: list[Vertex] = [_array(program, name) for name in program.inputs]
     edges: dict[tuple[str, str], Edge] = {}
-    complete = _complete(program)
+    complete, changed = _complete(program), set[str]()
     for path, node in program.walk():
         if not isinstance(node, Statement):
             continue
         sizes = [scope.size for scope in program.ancestors(path)]
         name = f"statement {node.id}"
         vertices.append(Vertex(name, (_around(program, path), node.text), False))
-        vertices += [_array(program, array) for array in complete.get(node.id, ())]
-        for access in node.reads:
-            _add(edges, Edge(f"array {access.array}", name, _moves(access, sizes)))
+        vertices += [_array(program, array, array in program.in_out) for array in complete.get(node.id, ())]
+        target = node.target.array
+        for access in node.every_read:
+            _add(edges, Edge(_vertex(access.array, access.array in changed), name, _moves(access, sizes)))
+        if target in program.in_out:
+            if target not in changed:  # it starts as what is given
+                _add(edges, Edge(_vertex(target), name, _moves(node.target, sizes)))
+            changed.add(target)
         label = _moves(node.target, sizes)
         if node.accumulate:
             label = f"{ACCUMULATIONS[node.accumulate]} {label}".rstrip()
-        _add(edges, Edge(name, f"array {node.target.array}", label))
+        _add(edges, Edge(name, _vertex(target, target in changed), label))
     return Graph(program.name, tuple(vertices), tuple(edges.values()))
 
 
@@ -89,11 +95,16 @@ def _add(edges: dict[tuple[str, str], Edge], edge: Edge) -> None:
     edges[key] = edge
 
 
-def _array(program: Program, array: str) -> Vertex:
+def _vertex(array: str, changed: bool = False) -> str:
+    """The name of an array's vertex; ``changed``: of an input after the kernel has changed it."""
+    return f"array {array} changed" if changed else f"array {array}"
+
+
+def _array(program: Program, array: str, changed: bool = False) -> Vertex:
     buffer = program.buffer_of[array]
     shape = ",".join(d.text for d in buffer.dimensions)
     place = buffer.location if array == buffer.name else f"{buffer.location}, in {buffer.name}"
-    return Vertex(f"array {array}", (array, f"{buffer.dtype} [{shape}] {place}"), True)
+    return Vertex(_vertex(array, changed), (array, f"{buffer.dtype} [{shape}] {place}"), True)
 
 
 def _moves(access: Access, sizes: Sequence[int]) -> str:
