@@ -266,6 +266,16 @@ def test_few_neighbours_are_copied_one_by_one() -> None:
     assert heads(found.games[0].program, "t") == 0 and passes(found.games[0])
 
 
+def test_a_function_is_computed_once() -> None:
+    """The logarithm of a column's sum, not one for each element of the column."""
+    text = "kernel h(x, t) -> y\nx f32 [9,8] heap\nt f32 [8] heap\ny f32 [9,8] heap\n\n"
+    found = planned(text + "8 9 y[{1},{0}] = x[{1},{0}] - log(t[{0}])\n")
+    (decision,) = [d for d in found.decisions if d.rule == "hoist functions"]
+    assert decision.numbers["uses of each"] == 9 and passes(found.games[0])
+    (statement,) = [s for s in Play(found.games[0].program, RULES).statements() if "log" in s.text]
+    assert statement.target.array.startswith("y_v")
+
+
 def test_factors_of_a_product_get_names() -> None:
     """A constant is multiplied once, what is computed from elements before the nest; the rest is tiled."""
     found = planned(SCALED)

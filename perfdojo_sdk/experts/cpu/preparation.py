@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr, Condition, Operation, performs
 from perfdojo_sdk.core.geometry import lane_stride
@@ -24,6 +25,9 @@ MOST_STATEMENTS = 160
 
 #: A border is worth code of its own if at least so much of the nest is inside it.
 LEAST_INSIDE = 0.5
+
+#: Least cost of a function, in additions, to keep its results.
+COSTLY = 10.0
 
 #: Least number of uses for which a computed factor gets an array.
 LEAST_USES = 4
@@ -72,6 +76,40 @@ def _computed_factor(play: Play, identifier: str) -> tuple[int, float] | None:
         if isinstance(factor, Operation):
             others = [size for level, size in enumerate(sizes) if level not in factor.levels]
             return statement.value.terms.index(factor), prod(others)
+    return None
+
+
+# -- functions -----------------------------------------------------------------------------------------
+
+
+def hoist_functions(play: Play, target: Target) -> list[Decision]:
+    """Compute a function once for all iterations of the loops that its operands do not depend on."""
+    decisions = []
+    for identifier in [s.id for s in play.statements() if not s.guard]:
+        while (found := _fixed_function(play, identifier)) is not None:
+            term, name, uses = found
+            scopes = [scope.id for scope in play.around(identifier)]
+            ways = (play.may("stage_expression", identifier, before=scope, term=term) for scope in scopes)
+            made = next((way for way in ways if way is not None), None)
+            if made is None:
+                break
+            numbers = {"uses of each": uses, "cost in additions": SPELLINGS[name].cost}
+            why = "its operands are the same in all iterations of a loop"
+            decisions.append(
+                Decision("hoist functions", identifier, f"{name} is kept in {made.buffers[0]}", why, numbers)
+            )
+    return decisions
+
+
+def _fixed_function(play: Play, identifier: str) -> tuple[int, str, float] | None:
+    """A costly term that lacks a loop of its statement: its number, its operation, the uses of each value."""
+    statement, _, _, sizes = play.program.place_of[identifier]
+    assert isinstance(statement, Statement)
+    for term, value in enumerate(statement.value.terms):
+        if isinstance(value, Operation) and SPELLINGS[value.name].cost >= COSTLY:
+            uses = prod(size for level, size in enumerate(sizes) if level not in value.levels)
+            if uses >= LEAST_USES:
+                return term, value.name, uses
     return None
 
 
