@@ -117,7 +117,7 @@ long pd_wrong(uint64_t step)
 
 @pytest.mark.parametrize("own", [True, False], ids=["instructions", "any instruction set"])
 def test_roundings_keep_every_bit(own: bool, tmp_path: Path) -> None:
-    """Those of the header, and those that a header without its own gets."""
+    """The roundings of the header, and the ones that a header without its own gets."""
     needs("x86_avx2")
     header = (PLUGIN / "include" / "pd_avx2.h").read_text()
     if not own:
