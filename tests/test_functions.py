@@ -6,12 +6,14 @@ it with what targets state.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from command_line import ROOT
 
 from benchmarks.functions import (
     FUNCTIONS,
@@ -87,6 +89,19 @@ def test_every_target_is_as_accurate_as_it_says(name: str) -> None:
             bound = min(accuracy.get(function, meaning.error), meaning.largest_error)
             assert not found.wrong, f"{one.key}: {function} of {found.wrong_at} is wrong"
             assert found.ulp <= bound <= 2.0, f"{one.key}: {function} of {found.at} is {found.ulp} ulp off"
+
+
+def test_statements_hold_for_what_was_recorded() -> None:
+    """Every function of every target in the recorded results, over every f32 or a part."""
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "functions.json").read_text())
+    swept = recorded["every f32"]
+    assert {*UNARY} - {*swept} == {"floor", "ceil", "trunc", "round"}
+    for table in (value for value in recorded.values() if isinstance(value, dict)):
+        for name, kernels in table.items():
+            assert kernels.pop("reference") < 1e-6
+            for key, found in kernels.items():
+                accuracy = PLUGINS.math_accuracy(PLUGINS.target(key.partition(" ")[0]))
+                assert found["ulp"] <= accuracy.get(name, OPERATIONS[name].error) and not found["wrong"], key
 
 
 # -- the measure itself ----------------------------------------------------------------------------

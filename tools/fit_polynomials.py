@@ -34,8 +34,6 @@ class Fit:
     terms: int
     variable: Function = float
     floats: bool = True
-    fixed: tuple[float, ...] = ()
-    """The coefficients of the lowest powers, if they are given."""
 
 
 def fitted(fit: Fit) -> tuple[list[float], float]:
@@ -45,7 +43,7 @@ def fitted(fit: Fit) -> tuple[list[float], float]:
     wanted = np.array([fit.value(x) for x in xs])
     scale = np.array([1 / fit.size(x) for x in xs])
     powers = np.vander(np.array([fit.variable(x) for x in xs]), fit.terms, increasing=True)
-    found = list(fit.fixed)
+    found: list[float] = []
     while len(found) < fit.terms:
         done = len(found)
         rest = wanted - powers[:, :done] @ np.array(found)

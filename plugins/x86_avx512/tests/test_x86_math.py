@@ -79,3 +79,67 @@ def test_exp_of_denormals(exp_error: ExpError) -> None:
 def test_exp_error_would_be_noticed(exp_error: ExpError) -> None:
     """The measure is not blind: it sees the rounding that every implementation has."""
     assert min(exp_error.worst(bits(0.5), bits(2.0), 1009)) > 0.4
+
+
+GENERIC = r"""
+#include "pd_avx2.h"
+#include <string.h>
+
+#define SAME(name, scalar) \
+    { \
+        const pd_f32v got = pd_##name##_f32v(pd_load_f32v(x)); \
+        for (int k = 0; k < 8; k++) { \
+            const float wanted = scalar(x[k]); \
+            wrong += memcmp(&wanted, &((const float *)&got)[k], 4) && !(x[k] != x[k] && got[k] != got[k]); \
+        } \
+    }
+
+/* Whether lanes are within a limit, and roundings to the sign of a zero, over bit patterns in steps. */
+long pd_wrong(uint64_t step)
+{
+    long wrong = 0;
+    for (uint64_t first = 0; first < (uint64_t)1 << 32; first += 8 * step) {
+        float x[8];
+        int within = 1;
+        for (int k = 0; k < 8; k++) {
+            const uint32_t bits = (uint32_t)(first + step * (uint64_t)k);
+            memcpy(&x[k], &bits, 4);
+            within &= __builtin_fabsf(x[k]) <= 1000.0f;
+        }
+        wrong += within != pd_within_f32v(1000.0f, pd_load_f32v(x));
+        SAME(floor, __builtin_floorf) SAME(ceil, __builtin_ceilf)
+        SAME(trunc, __builtin_truncf) SAME(round, __builtin_rintf)
+    }
+    return wrong;
+}
+"""
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["instructions", "any instruction set"])
+def test_roundings_keep_every_bit(own: bool, tmp_path: Path) -> None:
+    """The roundings of the header, and the ones that a header without its own gets."""
+    needs("x86_avx2")
+    header = (PLUGIN / "include" / "pd_avx2.h").read_text()
+    if not own:
+        start, end = header.index("#define PD_ROUNDINGS_OWN"), header.index('#include "pd_vector.h"')
+        header = header[:start] + header[end:]
+        header = header.replace("#define PD_WITHIN_OWN", "#define pd_within_f32v pd_unused_within")
+        header = header.replace('#include "pd_vector.h"', '#undef pd_within_f32v\n#include "pd_vector.h"')
+        header = header.replace("#define PD_EXP_QUICK_LIMIT 87.0f", "")
+    (tmp_path / "pd_avx2.h").write_text(header)
+    for name in VECTOR_SUPPORT:
+        (tmp_path / name).write_text(support_text(name))
+    (tmp_path / "generic.c").write_text(GENERIC)
+    command = [
+        "gcc",
+        *capabilities("x86_avx2").compiler_flags,
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-fPIC",
+        "-shared",
+    ]
+    subprocess.run([*command, "-o", "g.so", "generic.c", "-lm"], cwd=tmp_path, check=True, timeout=120)
+    wrong = ctypes.CDLL(str(tmp_path / "g.so")).pd_wrong
+    wrong.restype = ctypes.c_long
+    assert wrong(ctypes.c_uint64(997)) == 0
