@@ -192,10 +192,8 @@ def test_the_largest_elements_count_nan_first() -> None:
     nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"])]
     made = model(nodes, {"x": x}, ["v", "i"], initializer=[numpy_helper.from_array(np.array([4]), "k")])
     values, places = backend.run_model(made, [x], "INTERPRETER")
-    assert (
-        places.tolist() == [[1, 2, 3, 0]]
+    assert places.tolist() == [[1, 2, 3, 0]]
     assert np.isnan(values[0, 0]) and values[0, 1:].tolist() == [3, 3, 1]
-    )
 
 
 def loop(condition: str, most: int) -> Any:

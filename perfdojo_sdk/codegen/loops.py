@@ -43,8 +43,8 @@ def nest_needs_no_proof(program: Program, node: Node, level: int) -> bool:
     Other buffers are only read, and none overlap, being ``restrict``. (A cell that is multiplied with itself
     is no sum, although gcc 12 treats it as one. It also exchanges the order of writes to ``y[{0}+{1}]``.)
 
-    What is read in one branch of a selection only would be a masked load; in a loop over rows of five elements,
-    gcc 12 applies the mask of other lanes to it.
+    What is read in one branch of a selection only would be a masked load; in a loop over rows of five
+    elements, gcc 12 applies the mask of other lanes to it.
     """
     apart = _cells_apart(program, node, level, {})
     plain = apart and _one_form_each(program, node) and _only_accumulates(program, node, level)
