@@ -4,10 +4,10 @@
         [--expanded] [--initialisers] [--part 0.1 --seed 0] [--reasons] [--json]
 
 Each test ends as *passed*, *refused* with the class of its reason, *wrong* (another result than the
-standard's), *nearer* (another result, and each element that differs is nearer to what the graph gives in
-doubles than the standard's is: that is a rounding of the standard's reference), or *crashed* (any other
-exception, or out of time). ``--initialisers`` hands inputs on which
-shapes depend in as constants of the model; by default they come at run time. ``--part`` takes a seeded part.
+standard's), *nearer* (each element that differs does so by at most four roundings of the largest, and is
+nearer to what the graph gives in doubles than the standard's is: a rounding of the standard's reference), or
+*crashed* (any other exception, or out of time). ``--initialisers`` hands inputs on which shapes depend in as
+constants of the model; by default they come at run time. ``--part`` takes a seeded part.
 Kernels of 50 tests share a compilation. Results are kept in the folder of ``--state``; after an interruption
 the same command goes on, and ``--again`` starts over. The exit code is 4 if a result is wrong or crashed.
 """
@@ -44,6 +44,8 @@ from perfdojo_sdk.models.kernels import CompiledKernels
 
 PASSED, REFUSED, NEARER, WRONG, CRASHED = "passed", "refused", "nearer", "wrong", "crashed"
 OUTCOMES = (PASSED, REFUSED, NEARER, WRONG, CRASHED)
+#: Binary digits of floats, the leading one not counted.
+_DIGITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 #: Tests whose kernels are compiled together.
 BATCH = 50
 #: Seconds for one test.
@@ -105,7 +107,8 @@ class Case:
             Runner.assert_similar_outputs(expected, found, self.test.rtol, self.test.atol)
 
     def nearer(self, execute: Execute) -> bool:
-        """True if each element that differs from the standard's is nearer to the result in doubles."""
+        """True if each element that differs from the standard's does so by a few roundings of the largest
+        element, and is nearer to the result in doubles."""
         for graph, arrays, expected in self.runs:
             found = run_graph(graph, arrays, execute)
             exact = run_graph(graph, arrays, lambda program, inputs: interpreted(program, inputs, FLOAT64))
@@ -114,6 +117,10 @@ class Case:
                     return False
                 ours, theirs, right = (each.astype(np.float64) for each in (one, other, truth))
                 apart = ~np.isclose(ours, theirs, self.test.rtol, self.test.atol, equal_nan=True)
+                finite = np.abs(theirs[np.isfinite(theirs)])
+                noise = 4 * 2.0 ** -_DIGITS.get(one.dtype.name, 53) * np.max(finite, initial=0.0)
+                if not (np.abs(ours - theirs) <= noise)[apart].all():
+                    return False
                 if not (np.abs(ours - right) < np.abs(theirs - right))[apart].all():
                     return False
         return True

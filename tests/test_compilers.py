@@ -143,6 +143,26 @@ def test_a_reference_of_a_large_program_gives_the_same_numbers(text: str, kind: 
     assert found[0] == found[1]
 
 
+@pytest.mark.parametrize("name", NATIVE)
+def test_a_selection_gives_elements_that_one_branch_reads(name: str) -> None:
+    """In rows of five, gcc 12 loads the second factor under the mask of other lanes."""
+    text = """kernel prelu(x, s) -> y
+x f32 [3,4,5] heap
+s f32 [3,4,5] heap
+y f32 [3,4,5] heap
+
+3 4 5 y[{0},{1},{2}] = select(x[{0},{1},{2}] < 0, x[{0},{1},{2}] * s[{0},{1},{2}], x[{0},{1},{2}])
+"""
+    target = PLUGINS.targets[name]
+    runner = PLUGINS.runner(target)
+    artifact = runner.compile(PLUGINS.code_generator(target).generate(parse(text), "pd_prelu"))
+    assert isinstance(artifact, Artifact)
+    x, s = np.random.default_rng(0).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    ran = runner.run(artifact, RunRequest({"x": x, "s": s}))
+    assert isinstance(ran, Measurement) and ran.outputs is not None
+    assert np.array_equal(ran.outputs["y"], np.where(x < 0, x * s, x))
+
+
 @pytest.mark.parametrize(
     ("body", "vectors"),
     [
@@ -168,6 +188,10 @@ def test_a_reference_of_a_large_program_gives_the_same_numbers(text: str, kind: 
         ("8 8 y[{0}-{1}*2+14] = x[{0}*8+{1}]", False),
         ("8 8 y[63-{0}-{1}*8] = x[{0}*8+{1}]", True),
         ("2:u 32 y[{0}+{1}*2] = x[{1}]", True),
+        ("64 y[{0}] = select(x[{0}] < 0, x[{0}] * 2, x[{0}])", True),
+        ("64 y[{0}] = select(x[{0}] < 0, x[63-{0}], 0)", False),
+        ("64 y[{0}] = select(x[{0}] < 0, x[63-{0}] * 2, x[63-{0}])", True),
+        ("64 y[{0}] = select(x[{0}] < 0, select(x[{0}] < 1, x[63-{0}], 0), x[63-{0}])", False),
         ("64:u y[{0}] = x[{0}]", False),
         ("8 8:u y[{0}*8+{1}] = x[{0}*8+{1}]", False),
     ],

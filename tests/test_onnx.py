@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from random_onnx import MAKERS, random_model
 
 import perfdojo_sdk.onnx.backend as backend
 from benchmarks import onnx_tests
@@ -59,12 +61,12 @@ X = np.arange(12, dtype=np.float32).reshape(3, 4)
 def test_a_seeded_part_of_the_standards_tests_passes_and_none_is_wrong() -> None:
     import random
 
-    names = random.Random(1).sample(sorted(node_tests()), 160)
+    names = random.Random(1).sample(sorted(node_tests()), 90)
     found = outcomes(names)
     counts = Counter(result.outcome for result in found.values())
     bad = [r for r in found.values() if r.outcome in (onnx_tests.WRONG, onnx_tests.CRASHED)]
     assert not bad
-    assert counts[onnx_tests.PASSED] >= 90
+    assert counts[onnx_tests.PASSED] >= 50
     assert all(r.reason in Reason.__members__ for r in found.values() if r.outcome == onnx_tests.REFUSED)
 
 
@@ -77,20 +79,15 @@ def test_shape_like_inputs_may_be_constants_of_the_model_as_well() -> None:
 COMPILED = [
     "test_and3d",
     "test_argmax_keepdims_example",
-    "test_attention_4d_gqa",
     "test_averagepool_2d_ceil",
     "test_basic_conv_with_padding",
     "test_clip_default_int8_inbounds",
     "test_concat_3d_axis_1",
-    "test_convtranspose_pad",
-    "test_cumsum_2d_axis_1",
-    "test_gelu_default_1",
     "test_layer_normalization_2d_axis1",
+    "test_lstm_with_peepholes",
     "test_maxpool_with_argmax_2d_precomputed_pads",
     "test_qlinearmatmul_3D_uint8_float32",
-    "test_reduce_log_sum_exp_keepdims_example",
-    "test_resize_upsample_scales_cubic",
-    "test_sce_mean_weight_ii_4d",
+    "test_prelu_example",
     "test_where_long_example",
 ]
 
@@ -128,6 +125,94 @@ def test_every_operator_has_a_rule_a_body_or_a_reason() -> None:
     assert without <= {"BitCast", "MelWeightMatrix"}
     assert not reasons & set(RULES) and reasons <= set(schemas)
     assert set(RULES) <= {s.name for s in onnx.defs.get_all_schemas_with_history()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_random_nodes_agree_with_the_reference() -> None:
+    """Other shapes, axes and attributes than in the standard's tests; the reference takes not all of them."""
+    compared = Counter[str]()
+    for seed in range(10 * len(MAKERS)):
+        made, inputs = random_model(seed)
+        names = [value.name for value in made.graph.input]
+        try:
+            [expected] = ReferenceEvaluator(made).run(None, dict(zip(names, inputs, strict=True)))
+        except Exception:
+            continue  # it lacks negative pads and some transposed convolutions
+        [found] = backend.run_model(made, inputs, "INTERPRETER")
+        assert (found.shape, found.dtype) == (expected.shape, expected.dtype), seed
+        assert np.allclose(found, expected, rtol=1e-4, atol=1e-5, equal_nan=True), seed
+        compared[MAKERS[seed % len(MAKERS)].__name__] += 1
+    assert len(compared) == len(MAKERS) and min(compared.values()) >= 3
+
+
+def _lstm(x: Any, w: Any, r: Any, bias: Any, lengths: Any, backward: bool) -> tuple[Any, Any, Any]:
+    """One direction of an LSTM, row by row, each up to its own length."""
+
+    def sigmoid(v: Any) -> Any:
+        return 1 / (1 + np.exp(-v))
+
+    time, batch, hidden = x.shape[0], x.shape[1], r.shape[-1]
+    y, last, cells = np.zeros((time, batch, hidden)), np.zeros((batch, hidden)), np.zeros((batch, hidden))
+    for row in range(batch):
+        h, c = np.zeros(hidden), np.zeros(hidden)
+        steps = range(lengths[row])
+        for t in reversed(steps) if backward else steps:
+            i, o, f, g = np.split(w @ x[t, row] + r @ h + bias[: 4 * hidden] + bias[4 * hidden :], 4)
+            c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+            h = sigmoid(o) * np.tanh(c)
+            y[t, row] = h
+        last[row], cells[row] = h, c
+    return y, last, cells
+
+
+def test_a_recurrent_layer_of_two_directions_ends_each_row_at_its_length() -> None:
+    d = np.random.default_rng(0)
+    x, lengths = d.standard_normal((5, 3, 2)).astype(np.float32), np.array([5, 1, 3], np.int32)
+    w, r, bias = (d.standard_normal(s).astype(np.float32) for s in ((2, 16, 2), (2, 16, 4), (2, 32)))
+    node = helper.make_node(
+        "LSTM", ["x", "w", "r", "b", "n"], ["y", "h", "c"], direction="bidirectional", hidden_size=4
+    )
+    given = {"x": x, "w": w, "r": r, "b": bias, "n": lengths}
+    y, h, c = backend.run_model(model([node], given, ["y", "h", "c"]), list(given.values()), "INTERPRETER")
+    for k in (0, 1):
+        expected = _lstm(x, w[k], r[k], bias[k], lengths, bool(k))
+        for found, right in zip((y[:, k], h[k], c[k]), expected, strict=True):
+            assert np.allclose(found, right, atol=1e-5)
+
+
+def test_the_largest_elements_count_nan_first() -> None:
+    x = np.array([[1, np.nan, 3, 3, -np.inf]], np.float32)
+    nodes = [helper.make_node("TopK", ["x", "k"], ["v", "i"])]
+    made = model(nodes, {"x": x}, ["v", "i"], initializer=[numpy_helper.from_array(np.array([4]), "k")])
+    values, places = backend.run_model(made, [x], "INTERPRETER")
+    assert places.tolist() == [[1, 2, 3, 0]]
+    assert np.isnan(values[0, 0]) and values[0, 1:].tolist() == [3, 3, 1]
+
+
+def loop(condition: str, most: int) -> Any:
+    """A loop that adds x to a sum, and stacks the sums; its condition is a constant or depends on data."""
+    nodes = [
+        helper.make_node("Add", ["s", "x"], ["s2"]),
+        helper.make_node("ReduceMax", ["s2"], ["m"], keepdims=0),
+        helper.make_node("Cast", ["m"], ["data"], to=TensorProto.BOOL),
+        helper.make_node("Identity", ["going"], ["constant"]),
+    ]
+    inputs = [onnx.ValueInfoProto(name=n) for n in ("t", "going", "s")]
+    outputs = [onnx.ValueInfoProto(name=n) for n in (condition, "s2", "s2")]
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    start = [
+        numpy_helper.from_array(np.array(most), "most"),
+        numpy_helper.from_array(np.zeros_like(X), "zero"),
+    ]
+    node = helper.make_node("Loop", ["most", "", "zero"], ["last", "all"], body=body)
+    return model([node], {"x": X}, ["last", "all"], initializer=start)
+
+
+def test_a_loop_of_known_length_is_unrolled_and_one_that_depends_on_data_is_refused() -> None:
+    last, every = backend.run_model(loop("constant", 3), [X], "INTERPRETER")
+    assert (last == 3 * X).all() and every.shape == (3, *X.shape) and (every[1] == 2 * X).all()
+    assert [r.reason for r in lower(loop("data", 3)).refusals] == [Reason.CONTROL]
+    assert [r.reason for r in lower(loop("constant", 10**6)).refusals] == [Reason.SIZE]
 
 
 # -- versions, functions, branches ------------------------------------------------------------------

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import AffineExpr
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Operation, Read, walk
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 
 
@@ -41,9 +42,29 @@ def nest_needs_no_proof(program: Program, node: Node, level: int) -> bool:
     two iterations use the same cell exactly if all iterators of the form are equal, and only to add to it.
     Other buffers are only read, and none overlap, being ``restrict``. (A cell that is multiplied with itself
     is no sum, although gcc 12 treats it as one. It also exchanges the order of writes to ``y[{0}+{1}]``.)
+
+    What is read in one branch of a selection only would be a masked load; in a loop over rows of five
+    elements, gcc 12 applies the mask of other lanes to it.
     """
     apart = _cells_apart(program, node, level, {})
-    return apart and _one_form_each(program, node) and _only_accumulates(program, node, level)
+    plain = apart and _one_form_each(program, node) and _only_accumulates(program, node, level)
+    return plain and all(_reads_all(leaf.statement.value) for leaf in node.leaves)
+
+
+def _reads_all(value: Expression) -> bool:
+    """True if each element is read whichever branches of selections are taken."""
+    return _certain(value) == frozenset(each.access for each in walk(value) if isinstance(each, Read))
+
+
+def _certain(value: Expression) -> frozenset[Access]:
+    """Elements that every evaluation reads."""
+    if isinstance(value, Read):
+        return frozenset([value.access])
+    parts = [_certain(child) for child in value.children]
+    if isinstance(value, Operation) and OPERATIONS[value.name].chooses:
+        condition, one, other = parts
+        return condition | (one & other)
+    return frozenset[Access]().union(*parts)
 
 
 def _accesses(program: Program, node: Node) -> Iterator[tuple[Statement, str, AffineExpr, bool]]:

@@ -41,6 +41,8 @@ class Builder:
         self._nodes: list[Node] = []
         self._checks: list[Check] = []
         self._makers: dict[str, Node] = {}
+        self._places: dict[int, int] = {}
+        """``id()`` of a node -> its number."""
         self._numbers = count()
 
     # -- values
@@ -101,6 +103,7 @@ class Builder:
         """Add a node; the values of its outputs, whose shapes and dtypes are given."""
         made = tuple(self._new(shape, dtype) for shape, dtype in outputs)
         node = Node(program, tuple(v.name for v in inputs), tuple(v.name for v in made), self.origin)
+        self._places[id(node)] = len(self._nodes)
         self._nodes.append(node)
         self._makers.update(dict.fromkeys(node.outputs, node))
         return made
@@ -146,16 +149,16 @@ class Builder:
 
     def _computed(self, name: str) -> Array:
         """Run the kernels that a value follows from, in their order, and keep what they give."""
-        needed, todo = set(), [name]
+        needed: dict[int, Node] = {}
+        todo = [name]
         while todo:
-            name_ = todo.pop()
-            maker = self._makers.get(self._home(name_))
-            if maker is not None and self._home(name_) not in self._constants and id(maker) not in needed:
-                needed.add(id(maker))
+            home = self._home(todo.pop())
+            maker = self._makers.get(home)
+            if maker is not None and home not in self._constants and self._places[id(maker)] not in needed:
+                needed[self._places[id(maker)]] = maker
                 todo.extend(maker.inputs)
-        for node in self._nodes:
-            if id(node) in needed:
-                self._run(node)
+        for place in sorted(needed):
+            self._run(needed[place])
         return self._data(name)
 
     def _run(self, node: Node) -> None:
@@ -186,6 +189,7 @@ class Builder:
         named = {value.name: value for value in (*self._inputs, *outputs.values())}
         kept = needed | {o for n in nodes for o in n.outputs} | set(named)
         views = {name: of for name, of in self._views.items() if name in kept}
+        made = {name for node in nodes for name in node.outputs}
         finals = tuple(self._final(name, value, views, kept) for name, value in outputs.items())
         return Graph(
             self.name,
@@ -194,13 +198,9 @@ class Builder:
             tuple(nodes),
             {name: value for name, value in self._values.items() if name in kept},
             views,
-            {n: a for n, a in self._constants.items() if n in kept and not self._made_again(n, nodes)},
+            {n: a for n, a in self._constants.items() if n in kept and n not in made},
             tuple(self._checks),
         )
-
-    def _made_again(self, name: str, nodes: Sequence[Node]) -> bool:
-        """True if a kernel that stays in the graph writes the value beside others."""
-        return any(name in node.outputs for node in nodes)
 
     def _final(self, name: str, value: Value, views: dict[str, str], kept: set[str]) -> Value:
         """An output under its own name: a view of the value that it is."""

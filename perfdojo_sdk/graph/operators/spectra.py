@@ -16,7 +16,7 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels
 
 
 def roots(b: Builder, length: int, outputs: int, inputs: int, inverse: bool, dtype: str) -> Value:
-    """The matrix [outputs, inputs, 2] of exp(-2 pi i j k / length), conjugated and divided for the inverse."""
+    """The matrix [outputs, inputs, 2] of exp(-2 pi i j k / length); conjugated and divided for an inverse."""
     if outputs * inputs > 16 * MAX_KNOWN:
         raise Refused(Reason.SIZE, f"a Fourier transform of {length} elements as a product with a matrix")
     product = np.outer(np.arange(outputs), np.arange(inputs)) % max(length, 1)
