@@ -1,9 +1,10 @@
 /* Vectors of every dtype, in the compiler's vector extensions. Included after the header of an instruction set, which
  * must have defined PD_VECTOR_BYTES, the bytes of a register: 16, 32 or 64.
  *
- * pd_i16x8 holds 8 lanes of i16. There is a type for each dtype and each number of lanes that fills a register with some
- * dtype, as long as the vector itself fits into one. A vector of bool, and the result of a comparison, is a mask: signed
- * integers as wide as what was compared, all bits of a lane set where it holds. Vectors of f16, bf16 and tf32 hold bits.
+ * pd_i16x8 holds 8 lanes of i16. There is a type for each dtype and each number of lanes that fills a register with
+ * some dtype, as long as the vector itself fits into one. A vector of bool, and the result of a comparison, is a mask:
+ * signed integers as wide as what was compared, all bits of a lane set where it holds. Vectors of f16, bf16 and tf32
+ * hold bits.
  *
  * An instruction set may replace a function, after it has included this header, by a macro of the function's name. It
  * may define beforehand
@@ -11,6 +12,8 @@
  *   PD_OWN_SOME      it defines pd_load_some_* and pd_store_some_*, which access lanes low <= lane < high and no other
  *                    memory; the other lanes of what is loaded are 0; 0 <= low < high
  *   PD_OWN_STREAMS   it defines pd_stream_*, stores that bypass the caches if possible
+ *   PD_OWN_WIDTHS    and pd_change_width(to, to_size, from, from_size, lanes, sign): so many integers of one size as those
+ *                    of another one, wrapped, or extended by the sign or by zeros; all but the pointers are constants
  */
 #ifndef PD_VECTORS_H
 #define PD_VECTORS_H
@@ -151,7 +154,8 @@ PD_EACH(PD_SPLAT, PD_SPLAT, PD_SPLAT_BITS)
     }
 PD_EACH(PD_COUNT, PD_COUNT_FLOATS, PD_COUNT_STORED)
 
-/* Lanes low <= lane of a form `base + step * lane` that is not negative; the first of them, and the one after the last. */
+/* Of the lanes in which a form `base + step * lane` is not negative: the first, from `low` on. With a form that falls,
+ * `base - fall * lane`: the one after the last, up to `high`. */
 PD_INLINE int64_t pd_low_lane(int64_t base, int64_t step, int64_t low)
 {
     const int64_t first = base >= 0 ? 0 : (step - 1 - base) / step;
@@ -191,8 +195,8 @@ PD_INLINE int64_t pd_high_lane(int64_t base, int64_t fall, int64_t high)
 #define PD_HIGH_32 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
 #define PD_LOW_64 PD_LOW_32, PD_HIGH_32
 #define PD_HIGH_64 \
-    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, 60, \
-        61, 62, 63
+    32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42, 43, 44, 45, 46, 47, 48, 49, 50, 51, 52, 53, 54, 55, 56, 57, 58, 59, \
+        60, 61, 62, 63
 
 /* Combines the halves of vV until there are two lanes, those of v2. */
 #define PD_HALVE(OP, from, to, V) \
@@ -231,7 +235,10 @@ PD_INLINE int64_t pd_high_lane(int64_t base, int64_t fall, int64_t high)
         return (PD_TYPE(T, V))((PD_TYPE(U, V))a * (PD_TYPE(U, V))b); \
     } \
     PD_INLINE PD_TYPE(T, V) PD_OF(neg, T, V)(PD_TYPE(T, V) a) { return (PD_TYPE(T, V))(-(PD_TYPE(U, V))a); } \
-    PD_INLINE PD_TYPE(T, V) PD_OF(abs, T, V)(PD_TYPE(T, V) a) { return PD_OF(select, T, V)(a < 0, PD_OF(neg, T, V)(a), a); } \
+    PD_INLINE PD_TYPE(T, V) PD_OF(abs, T, V)(PD_TYPE(T, V) a) \
+    { \
+        return PD_OF(select, T, V)(a < 0, PD_OF(neg, T, V)(a), a); \
+    } \
     PD_INLINE PD_TYPE(T, V) PD_OF(max, T, V)(PD_TYPE(T, V) a, PD_TYPE(T, V) b) { return PD_HIGHER(a, b); } \
     PD_INLINE PD_TYPE(T, V) PD_OF(min, T, V)(PD_TYPE(T, V) a, PD_TYPE(T, V) b) { return PD_LOWER(a, b); } \
     PD_INLINE PD_TYPE(T, V) PD_OF(and, T, V)(PD_TYPE(T, V) a, PD_TYPE(T, V) b) { return a & b; } \
@@ -333,43 +340,59 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
     PD_INLINE PD_TYPE(T, V) PD_FROM(T, S, V)(PD_TYPE(S, V) v) { return __builtin_convertvector(v, PD_TYPE(T, V)); }
 #define PD_THROUGH(T, B, S, V) \
     PD_INLINE PD_TYPE(T, V) PD_FROM(T, S, V)(PD_TYPE(S, V) v) { return PD_FROM(T, B, V)(PD_FROM(B, S, V)(v)); }
-/* Float to integer: truncates and saturates, NaN gives 0. B holds the results; LEAST and the number after MOST are
- * numbers of the float dtype. */
-#define PD_SATURATE(T, B, S, V, LEAST, MOST, END) \
+/* Integers of S as integers of T. */
+#ifdef PD_OWN_WIDTHS
+#define PD_WIDTH(T, S, V) \
+    PD_INLINE PD_TYPE(T, V) PD_FROM(T, S, V)(PD_TYPE(S, V) v) \
+    { \
+        PD_TYPE(T, V) made; \
+        if (sizeof made == sizeof v) \
+            __builtin_memcpy(&made, &v, sizeof made); \
+        else \
+            pd_change_width(&made, sizeof made / V, &v, sizeof v / V, V, (__typeof__(v[0]))-1 < 1); \
+        return made; \
+    }
+#else
+#define PD_WIDTH PD_CONVERT
+#endif
+#define PD_SAME(T, V) \
+    PD_INLINE PD_TYPE(T, V) PD_FROM(T, T, V)(PD_TYPE(T, V) v) { return v; }
+/* Float to integer: truncates and saturates, NaN gives 0. B holds the results, M is the kind of a mask; LEAST and the
+ * number after MOST are numbers of the float dtype. */
+#define PD_SATURATE(T, B, S, M, V, LEAST, MOST, END) \
     PD_INLINE PD_TYPE(T, V) PD_FROM(T, S, V)(PD_TYPE(S, V) v) \
     { \
         const __typeof__(v < v) inside = (v > (LEAST)) & (v < (END)); \
         const PD_TYPE(S, V) kept = (PD_TYPE(S, V))(inside & (__typeof__(inside))v); \
-        const PD_TYPE(B, V) most = __builtin_convertvector(v >= (END), PD_TYPE(B, V)) & (__typeof__(most[0]))(MOST); \
-        const PD_TYPE(B, V) least = \
-            __builtin_convertvector(v <= (LEAST), PD_TYPE(B, V)) & (__typeof__(least[0]))(LEAST); \
-        return __builtin_convertvector(__builtin_convertvector(kept, PD_TYPE(B, V)) | most | least, PD_TYPE(T, V)); \
+        const PD_TYPE(B, V) most = PD_FROM(B, M, V)(v >= (END)) & (__typeof__(most[0]))(MOST); \
+        const PD_TYPE(B, V) least = PD_FROM(B, M, V)(v <= (LEAST)) & (__typeof__(least[0]))(LEAST); \
+        return PD_FROM(T, B, V)(__builtin_convertvector(kept, PD_TYPE(B, V)) | most | least); \
     }
 
-#define PD_INTEGERS_1(V) PD_CONVERT(i8, u8, V) PD_CONVERT(u8, i8, V)
-#define PD_BOTH(T, S, V) PD_CONVERT(T, S, V) PD_CONVERT(S, T, V)
+#define PD_BOTH(T, S, V) PD_WIDTH(T, S, V) PD_WIDTH(S, T, V)
+#define PD_INTEGERS_1(V) PD_BOTH(i8, u8, V)
 #define PD_INTEGERS_2(V) \
     PD_INTEGERS_1(V) PD_BOTH(i16, u16, V) \
     PD_BOTH(i16, i8, V) PD_BOTH(i16, u8, V) PD_BOTH(u16, i8, V) PD_BOTH(u16, u8, V)
 #define PD_INTEGERS_4(V) \
-    PD_INTEGERS_2(V) PD_BOTH(i32, u32, V) \
+    PD_INTEGERS_2(V) PD_BOTH(i32, u32, V) PD_SAME(i32, V) PD_SAME(u32, V) \
     PD_BOTH(i32, i8, V) PD_BOTH(i32, u8, V) PD_BOTH(i32, i16, V) PD_BOTH(i32, u16, V) \
     PD_BOTH(u32, i8, V) PD_BOTH(u32, u8, V) PD_BOTH(u32, i16, V) PD_BOTH(u32, u16, V)
 #define PD_INTEGERS_8(V) \
-    PD_INTEGERS_4(V) PD_BOTH(i64, u64, V) \
+    PD_INTEGERS_4(V) PD_BOTH(i64, u64, V) PD_SAME(i64, V) PD_SAME(u64, V) \
     PD_BOTH(i64, i8, V) PD_BOTH(i64, u8, V) PD_BOTH(i64, i16, V) PD_BOTH(i64, u16, V) PD_BOTH(i64, i32, V) \
     PD_BOTH(i64, u32, V) PD_BOTH(u64, i8, V) PD_BOTH(u64, u8, V) PD_BOTH(u64, i16, V) PD_BOTH(u64, u16, V) \
     PD_BOTH(u64, i32, V) PD_BOTH(u64, u32, V)
 
-#define PD_FLOATS_AND_SMALL(F, V) \
+#define PD_FLOATS_AND_SMALL(F, M, V) \
     PD_CONVERT(F, i32, V) PD_CONVERT(F, u32, V) \
     PD_THROUGH(F, i32, i8, V) PD_THROUGH(F, i32, u8, V) PD_THROUGH(F, i32, i16, V) PD_THROUGH(F, i32, u16, V) \
-    PD_SATURATE(i8, i32, F, V, INT8_MIN, INT8_MAX, 0x1p7f) PD_SATURATE(u8, i32, F, V, 0, UINT8_MAX, 0x1p8f) \
-    PD_SATURATE(i16, i32, F, V, INT16_MIN, INT16_MAX, 0x1p15f) PD_SATURATE(u16, i32, F, V, 0, UINT16_MAX, 0x1p16f) \
-    PD_SATURATE(i32, i32, F, V, -0x1p31f, INT32_MAX, 0x1p31f) PD_SATURATE(u32, u32, F, V, 0, UINT32_MAX, 0x1p32f)
-#define PD_FLOATS_AND_LARGE(F, V) \
+    PD_SATURATE(i8, i32, F, M, V, INT8_MIN, INT8_MAX, 0x1p7f) PD_SATURATE(u8, i32, F, M, V, 0, UINT8_MAX, 0x1p8f) \
+    PD_SATURATE(i16, i32, F, M, V, INT16_MIN, INT16_MAX, 0x1p15f) PD_SATURATE(u16, i32, F, M, V, 0, UINT16_MAX, 0x1p16f) \
+    PD_SATURATE(i32, i32, F, M, V, -0x1p31f, INT32_MAX, 0x1p31f) PD_SATURATE(u32, u32, F, M, V, 0, UINT32_MAX, 0x1p32f)
+#define PD_FLOATS_AND_LARGE(F, M, V) \
     PD_CONVERT(F, i64, V) PD_CONVERT(F, u64, V) \
-    PD_SATURATE(i64, i64, F, V, -0x1p63f, INT64_MAX, 0x1p63f) PD_SATURATE(u64, u64, F, V, 0, UINT64_MAX, 0x1p64f)
+    PD_SATURATE(i64, i64, F, M, V, -0x1p63f, INT64_MAX, 0x1p63f) PD_SATURATE(u64, u64, F, M, V, 0, UINT64_MAX, 0x1p64f)
 
 /* Stored floats are rounded to the nearest, ties to even; NaN stays NaN. */
 #define PD_STORED_AND_F32(V) \
@@ -377,11 +400,11 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
     { \
         const PD_TYPE(u32, V) u = (PD_TYPE(u32, V))v, nan = (PD_TYPE(u32, V))(v != v); \
         const PD_TYPE(u32, V) nearest = (u + 0x7fffu + (u >> 16 & 1)) >> 16; \
-        return __builtin_convertvector((nan & (u >> 16 | 0x40)) | (~nan & nearest), PD_TYPE(bf16, V)); \
+        return (PD_TYPE(bf16, V))PD_FROM(u16, u32, V)((nan & (u >> 16 | 0x40)) | (~nan & nearest)); \
     } \
     PD_INLINE PD_TYPE(f32, V) PD_FROM(f32, bf16, V)(PD_TYPE(bf16, V) v) \
     { \
-        return (PD_TYPE(f32, V))(__builtin_convertvector(v, PD_TYPE(u32, V)) << 16); \
+        return (PD_TYPE(f32, V))(PD_FROM(u32, u16, V)((PD_TYPE(u16, V))v) << 16); \
     } \
     PD_INLINE PD_TYPE(tf32, V) PD_FROM(tf32, f32, V)(PD_TYPE(f32, V) v) \
     { \
@@ -398,14 +421,17 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
     PD_INLINE PD_TYPE(f32, V) PD_FROM(f32, f16, V)(PD_TYPE(f16, V) v) \
     { \
         PD_TYPE(f32, V) made = {0}; \
-        _Pragma("GCC unroll 64") for (int lane = 0; lane < V; lane++) made[lane] = pd_f32_from_f16(pd_f16_of(v[lane])); \
+        _Pragma("GCC unroll 64") for (int lane = 0; lane < V; lane++) \
+            made[lane] = pd_f32_from_f16(pd_f16_of(v[lane])); \
         return made; \
     } \
     PD_ODD_INTEGERS(i32, V, 0x1000000u) PD_ODD_INTEGERS(u32, V, 0u) \
     PD_STORED_FROM_32(f16, V) PD_STORED_FROM_32(bf16, V) PD_STORED_FROM_32(tf32, V)
 #define PD_STORED_FROM_32(T, V) \
-    PD_INLINE PD_TYPE(T, V) PD_FROM(T, i32, V)(PD_TYPE(i32, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd_i32, f32, V)(v)); } \
-    PD_INLINE PD_TYPE(T, V) PD_FROM(T, u32, V)(PD_TYPE(u32, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd_u32, f32, V)(v)); }
+    PD_BY_ODD(T, i32, odd_i32, V) PD_BY_ODD(T, u32, odd_u32, V)
+/* S to T through a float that PD_OF(odd, f32, V) makes of it. */
+#define PD_BY_ODD(T, S, odd, V) \
+    PD_INLINE PD_TYPE(T, V) PD_FROM(T, S, V)(PD_TYPE(S, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd, f32, V)(v)); }
 /* An integer of more digits than a float has, as a float whose last digit is odd unless it is exact; all numbers from
  * -BELOW to 2^24 - 1 are. */
 #define PD_ODD_INTEGERS(S, V, BELOW) \
@@ -421,31 +447,30 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
 /* A double as a float whose last digit is odd unless it is exact: rounded again, it is the nearest number of fewer
  * digits. */
 #define PD_ODD_FLOATS(V) \
-    PD_INLINE PD_TYPE(f32, V) PD_OF(odd, f32, V)(PD_TYPE(f64, V) v) \
+    PD_INLINE PD_TYPE(f32, V) PD_OF(odd_f64, f32, V)(PD_TYPE(f64, V) v) \
     { \
         const PD_TYPE(f32, V) near = PD_FROM(f32, f64, V)(v); \
         const PD_TYPE(f64, V) back = PD_FROM(f64, f32, V)(near); \
         const PD_TYPE(i32, V) bits = (PD_TYPE(i32, V))near; \
-        const PD_TYPE(i32, V) move = __builtin_convertvector((back != v) & (v == v), PD_TYPE(i32, V)) & ~-(bits & 1); \
-        const PD_TYPE(i32, V) up = \
-            __builtin_convertvector(PD_OF(abs, f64, V)(back) < PD_OF(abs, f64, V)(v), PD_TYPE(i32, V)); \
+        const PD_TYPE(i32, V) move = PD_FROM(i32, i64, V)((back != v) & (v == v)) & ~-(bits & 1); \
+        const PD_TYPE(i32, V) up = PD_FROM(i32, i64, V)(PD_OF(abs, f64, V)(back) < PD_OF(abs, f64, V)(v)); \
         return (PD_TYPE(f32, V))(bits + (move & ((up & 2) - 1))); \
     }
 #define PD_STORED_AND_F64(T, V) \
-    PD_INLINE PD_TYPE(T, V) PD_FROM(T, f64, V)(PD_TYPE(f64, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd, f32, V)(v)); } \
-    PD_THROUGH(T, f64, i64, V) PD_THROUGH(T, f64, u64, V)
+    PD_BY_ODD(T, f64, odd_f64, V) PD_THROUGH(T, f64, i64, V) PD_THROUGH(T, f64, u64, V)
 
 PD_INTEGERS_1(PD_V1)
 PD_INTEGERS_2(PD_V2)
 PD_INTEGERS_4(PD_V4)
-PD_FLOATS_AND_SMALL(f32, PD_V4)
+PD_FLOATS_AND_SMALL(f32, i32, PD_V4)
 PD_STORED_AND_F32(PD_V4)
 PD_INTEGERS_8(PD_V8)
-PD_BOTH(f32, f64, PD_V8)
-PD_FLOATS_AND_SMALL(f32, PD_V8)
-PD_FLOATS_AND_LARGE(f32, PD_V8)
-PD_FLOATS_AND_SMALL(f64, PD_V8)
-PD_FLOATS_AND_LARGE(f64, PD_V8)
+PD_CONVERT(f32, f64, PD_V8)
+PD_CONVERT(f64, f32, PD_V8)
+PD_FLOATS_AND_SMALL(f32, i32, PD_V8)
+PD_FLOATS_AND_LARGE(f32, i32, PD_V8)
+PD_FLOATS_AND_SMALL(f64, i64, PD_V8)
+PD_FLOATS_AND_LARGE(f64, i64, PD_V8)
 PD_STORED_AND_F32(PD_V8)
 PD_ODD_FLOATS(PD_V8)
 PD_STORED_AND_F64(bf16, PD_V8)

@@ -17,7 +17,7 @@ from perfdojo_sdk.measure.kernel_calls import CARRIER, carry, numbers
 from perfdojo_sdk.testing.numeric_leg import compiled_together
 from perfdojo_sdk.testing.typed_programs import typed_program
 
-PROGRAMS = 12
+PROGRAMS = 8
 #: Values of every dtype that the text for all instruction sets and Arm's own functions compute from.
 VALUES = (-3, -1.5, 0, 0.25, 1, 2, 100, 1e4)
 

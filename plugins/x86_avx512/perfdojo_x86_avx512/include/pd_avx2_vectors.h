@@ -5,6 +5,89 @@
 #define PD_VECTOR_BYTES 32
 #define PD_OWN_SOME
 #define PD_OWN_STREAMS
+#define PD_OWN_WIDTHS
+
+/* The lower bytes of the integers in half a register, one behind the other; zeros behind them. */
+PD_INLINE __m128i pd_lower_bytes(__m128i v, int to_size, int from_size)
+{
+    const char z = -128;
+    if (from_size == 2)
+        return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 2, 4, 6, 8, 10, 12, 14, z, z, z, z, z, z, z, z));
+    if (from_size == 4 && to_size == 2)
+        return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, z, z, z, z, z, z, z, z));
+    if (from_size == 4)
+        return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 4, 8, 12, z, z, z, z, z, z, z, z, z, z, z, z));
+    if (to_size == 4)
+        return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 1, 2, 3, 8, 9, 10, 11, z, z, z, z, z, z, z, z));
+    if (to_size == 2)
+        return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 1, 8, 9, z, z, z, z, z, z, z, z, z, z, z, z));
+    return _mm_shuffle_epi8(v, _mm_setr_epi8(0, 8, z, z, z, z, z, z, z, z, z, z, z, z, z, z));
+}
+
+/* Copies of vectors, short ones by way of a general register; `bytes` is a constant. */
+PD_INLINE void pd_get_bytes(void *v, const void *from, int bytes)
+{
+    long long word = 0;
+    __m128i x;
+    if (bytes < 16) {
+        __builtin_memcpy(&word, from, (size_t)bytes);
+        x = _mm_cvtsi64_si128(word);
+        __builtin_memcpy(v, &x, sizeof x);
+    } else {
+        __builtin_memcpy(v, from, (size_t)bytes);
+    }
+}
+
+PD_INLINE void pd_put_bytes(void *to, const void *v, int bytes)
+{
+    long long word;
+    __m128i x;
+    if (bytes < 16) {
+        __builtin_memcpy(&x, v, sizeof x);
+        word = _mm_cvtsi128_si64(x);
+        __builtin_memcpy(to, &word, (size_t)bytes);
+    } else {
+        __builtin_memcpy(to, v, (size_t)bytes);
+    }
+}
+
+PD_INLINE void pd_change_width(void *to, int to_size, const void *from, int from_size, int lanes, int sign)
+{
+    union { __m256i y; __m128i x; } v, r;
+    pd_get_bytes(&v, from, from_size * lanes);
+    if (from_size == 1 && to_size == 2 && lanes == 16)
+        r.y = sign ? _mm256_cvtepi8_epi16(v.x) : _mm256_cvtepu8_epi16(v.x);
+    else if (from_size == 1 && to_size == 2)
+        r.x = sign ? _mm_cvtepi8_epi16(v.x) : _mm_cvtepu8_epi16(v.x);
+    else if (from_size == 1 && to_size == 4 && lanes == 8)
+        r.y = sign ? _mm256_cvtepi8_epi32(v.x) : _mm256_cvtepu8_epi32(v.x);
+    else if (from_size == 1 && to_size == 4)
+        r.x = sign ? _mm_cvtepi8_epi32(v.x) : _mm_cvtepu8_epi32(v.x);
+    else if (from_size == 1)
+        r.y = sign ? _mm256_cvtepi8_epi64(v.x) : _mm256_cvtepu8_epi64(v.x);
+    else if (from_size == 2 && to_size == 4 && lanes == 8)
+        r.y = sign ? _mm256_cvtepi16_epi32(v.x) : _mm256_cvtepu16_epi32(v.x);
+    else if (from_size == 2 && to_size == 4)
+        r.x = sign ? _mm_cvtepi16_epi32(v.x) : _mm_cvtepu16_epi32(v.x);
+    else if (from_size == 2 && to_size == 8)
+        r.y = sign ? _mm256_cvtepi16_epi64(v.x) : _mm256_cvtepu16_epi64(v.x);
+    else if (from_size == 4 && to_size == 8)
+        r.y = sign ? _mm256_cvtepi32_epi64(v.x) : _mm256_cvtepu32_epi64(v.x);
+    else if (from_size * lanes <= 16) {
+        r.x = pd_lower_bytes(v.x, to_size, from_size);
+    } else {
+        const __m128i low = pd_lower_bytes(_mm256_castsi256_si128(v.y), to_size, from_size);
+        const __m128i high = pd_lower_bytes(_mm256_extracti128_si256(v.y, 1), to_size, from_size);
+        if (from_size == 2 * to_size)
+            r.x = _mm_unpacklo_epi64(low, high);
+        else if (from_size == 4 * to_size)
+            r.x = _mm_unpacklo_epi32(low, high);
+        else
+            r.x = _mm_unpacklo_epi16(low, high);
+    }
+    pd_put_bytes(to, &r, to_size * lanes);
+}
+
 #include "pd_vectors.h"
 
 /* Lanes of four and of eight bytes have masks; shorter ones are copied one by one. `size` and `lanes` are constants. */
@@ -107,6 +190,6 @@ PD_INLINE pd_f16x4 pd_avx2_f16_from_f32(pd_f32x4 v)
 }
 #define pd_f32x4_from_f16x4 pd_avx2_f32_from_f16
 #define pd_f16x4_from_f32x4 pd_avx2_f16_from_f32
-#define pd_f16x4_from_f64x4(v) pd_f16x4_from_f32x4(pd_odd_f32x4(v))
+#define pd_f16x4_from_f64x4(v) pd_f16x4_from_f32x4(pd_odd_f64_f32x4(v))
 
 #endif

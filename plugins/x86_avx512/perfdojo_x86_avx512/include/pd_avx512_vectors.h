@@ -5,6 +5,83 @@
 #define PD_VECTOR_BYTES 64
 #define PD_OWN_SOME
 #define PD_OWN_STREAMS
+#define PD_OWN_WIDTHS
+
+/* Copies of vectors, short ones by way of a general register; `bytes` is a constant. */
+PD_INLINE void pd_get_bytes(void *v, const void *from, int bytes)
+{
+    long long word = 0;
+    __m128i x;
+    if (bytes < 16) {
+        __builtin_memcpy(&word, from, (size_t)bytes);
+        x = _mm_cvtsi64_si128(word);
+        __builtin_memcpy(v, &x, sizeof x);
+    } else {
+        __builtin_memcpy(v, from, (size_t)bytes);
+    }
+}
+
+PD_INLINE void pd_put_bytes(void *to, const void *v, int bytes)
+{
+    long long word;
+    __m128i x;
+    if (bytes < 16) {
+        __builtin_memcpy(&x, v, sizeof x);
+        word = _mm_cvtsi128_si64(x);
+        __builtin_memcpy(to, &word, (size_t)bytes);
+    } else {
+        __builtin_memcpy(to, v, (size_t)bytes);
+    }
+}
+
+/* Integers of one size as integers of another one: one instruction each. */
+PD_INLINE void pd_change_width(void *to, int to_size, const void *from, int from_size, int lanes, int sign)
+{
+    union { __m512i z; __m256i y; __m128i x; } v, r;
+    pd_get_bytes(&v, from, from_size * lanes);
+    if (from_size == 1 && to_size == 2 && lanes == 32)
+        r.z = sign ? _mm512_cvtepi8_epi16(v.y) : _mm512_cvtepu8_epi16(v.y);
+    else if (from_size == 1 && to_size == 2 && lanes == 16)
+        r.y = sign ? _mm256_cvtepi8_epi16(v.x) : _mm256_cvtepu8_epi16(v.x);
+    else if (from_size == 1 && to_size == 2)
+        r.x = sign ? _mm_cvtepi8_epi16(v.x) : _mm_cvtepu8_epi16(v.x);
+    else if (from_size == 1 && to_size == 4 && lanes == 16)
+        r.z = sign ? _mm512_cvtepi8_epi32(v.x) : _mm512_cvtepu8_epi32(v.x);
+    else if (from_size == 1 && to_size == 4)
+        r.y = sign ? _mm256_cvtepi8_epi32(v.x) : _mm256_cvtepu8_epi32(v.x);
+    else if (from_size == 1)
+        r.z = sign ? _mm512_cvtepi8_epi64(v.x) : _mm512_cvtepu8_epi64(v.x);
+    else if (from_size == 2 && to_size == 4 && lanes == 16)
+        r.z = sign ? _mm512_cvtepi16_epi32(v.y) : _mm512_cvtepu16_epi32(v.y);
+    else if (from_size == 2 && to_size == 4)
+        r.y = sign ? _mm256_cvtepi16_epi32(v.x) : _mm256_cvtepu16_epi32(v.x);
+    else if (from_size == 2 && to_size == 8)
+        r.z = sign ? _mm512_cvtepi16_epi64(v.x) : _mm512_cvtepu16_epi64(v.x);
+    else if (from_size == 4 && to_size == 8)
+        r.z = sign ? _mm512_cvtepi32_epi64(v.y) : _mm512_cvtepu32_epi64(v.y);
+    else if (from_size == 2 && lanes == 32)
+        r.y = _mm512_cvtepi16_epi8(v.z);
+    else if (from_size == 2 && lanes == 16)
+        r.x = _mm256_cvtepi16_epi8(v.y);
+    else if (from_size == 2)
+        r.x = _mm_cvtepi16_epi8(v.x);
+    else if (from_size == 4 && to_size == 2 && lanes == 16)
+        r.y = _mm512_cvtepi32_epi16(v.z);
+    else if (from_size == 4 && to_size == 2)
+        r.x = _mm256_cvtepi32_epi16(v.y);
+    else if (from_size == 4 && lanes == 16)
+        r.x = _mm512_cvtepi32_epi8(v.z);
+    else if (from_size == 4)
+        r.x = _mm256_cvtepi32_epi8(v.y);
+    else if (to_size == 4)
+        r.y = _mm512_cvtepi64_epi32(v.z);
+    else if (to_size == 2)
+        r.x = _mm512_cvtepi64_epi16(v.z);
+    else
+        r.x = _mm512_cvtepi64_epi8(v.z);
+    pd_put_bytes(to, &r, to_size * lanes);
+}
+
 #include "pd_vectors.h"
 
 /* Lanes low <= lane < high as the bits of a mask; 0 <= low < high <= 64. */
@@ -94,16 +171,17 @@ PD_EACH(PD_STREAM, PD_STREAM, PD_STREAM)
 /* As for floats: the instruction returns its second operand when either is NaN. */
 PD_INLINE pd_f64x8 pd_avx512_max_f64(pd_f64x8 a, pd_f64x8 b)
 {
-    return (pd_f64x8)_mm512_mask_max_pd((__m512d)a, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q), (__m512d)a, (__m512d)b);
+    const __m512d x = (__m512d)a;
+    return (pd_f64x8)_mm512_mask_max_pd(x, _mm512_cmp_pd_mask(x, x, _CMP_ORD_Q), x, (__m512d)b);
 }
 PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 {
-    return (pd_f64x8)_mm512_mask_min_pd((__m512d)a, _mm512_cmp_pd_mask((__m512d)a, (__m512d)a, _CMP_ORD_Q), (__m512d)a, (__m512d)b);
+    const __m512d x = (__m512d)a;
+    return (pd_f64x8)_mm512_mask_min_pd(x, _mm512_cmp_pd_mask(x, x, _CMP_ORD_Q), x, (__m512d)b);
 }
 #define pd_max_f64x8 pd_avx512_max_f64
 #define pd_min_f64x8 pd_avx512_min_f64
 #define pd_sqrt_f64x8(v) ((pd_f64x8)_mm512_sqrt_pd((__m512d)(v)))
-/* The numbers that an instruction rounds to are those of a row of the table: current direction is to nearest. */
 #define pd_floor_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
 #define pd_ceil_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
 #define pd_trunc_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
@@ -113,14 +191,12 @@ PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 #define pd_f64x8_from_f32x8(v) ((pd_f64x8)_mm512_cvtps_pd((__m256)(v)))
 #define pd_f64x8_from_i32x8(v) ((pd_f64x8)_mm512_cvtepi32_pd((__m256i)(v)))
 #define pd_f64x8_from_u32x8(v) ((pd_f64x8)_mm512_cvtepu32_pd((__m256i)(v)))
-#define pd_i16x16_from_i32x16(v) ((pd_i16x16)_mm512_cvtepi32_epi16((__m512i)(v)))
-#define pd_u16x16_from_u32x16(v) ((pd_u16x16)_mm512_cvtepi32_epi16((__m512i)(v)))
 
 #define PD_HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define pd_f32x16_from_f16x16(v) ((pd_f32x16)_mm512_cvtph_ps((__m256i)(v)))
 #define pd_f16x16_from_f32x16(v) ((pd_f16x16)_mm512_cvtps_ph((__m512)(v), PD_HALF_NEAREST))
 #define pd_f32x8_from_f16x8(v) ((pd_f32x8)_mm256_cvtph_ps((__m128i)(v)))
 #define pd_f16x8_from_f32x8(v) ((pd_f16x8)_mm256_cvtps_ph((__m256)(v), PD_HALF_NEAREST))
-#define pd_f16x8_from_f64x8(v) pd_f16x8_from_f32x8(pd_odd_f32x8(v))
+#define pd_f16x8_from_f64x8(v) pd_f16x8_from_f32x8(pd_odd_f64_f32x8(v))
 
 #endif
