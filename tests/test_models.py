@@ -291,3 +291,26 @@ def test_the_guide_writes_a_model_that_is_supported_and_runs(
     exec(compile(small, "models.md", "exec"), names)
     assert names["y"].shape == (1, 10) and np.allclose(names["y"].sum(), 1, atol=1e-5)
     assert 'load_model("build/models/cnn")' in scripts[1]
+
+
+# -- indices that are data -------------------------------------------------------------------------
+
+
+def test_an_index_beyond_its_array_is_reported_by_the_model(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    nodes = [helper.make_node("Gather", ["x", "k"], ["y"], name="rows", axis=0)]
+    given = [("x", TensorProto.FLOAT, (4, 3)), ("k", TensorProto.INT64, (5,))]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info(*each) for each in given], [onnx.ValueInfoProto(name="y")]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "g.onnx")
+    built = cli("optimize", "g.onnx", "-o", "g", "--target", "toy", plugins="toy")
+    assert built.code == 0, built.err
+    model = perfdojo_sdk.load_model(tmp_path / "g")
+    x = np.arange(12, dtype=np.float32).reshape(4, 3)
+    assert (model(x, np.array([0, -1, 3, -4, 1])) == x[[0, -1, 3, -4, 1]]).all()
+    for wrong in (4, -5, 2**62):
+        with pytest.raises(ArgumentValueError) as refused:
+            model(x, np.array([0, 1, wrong, 2, 3]))
+        assert refused.value.code == "PD-O016" and "node rows" in refused.value.what

@@ -73,5 +73,7 @@ def _lives(graph: Graph) -> list[_Live]:
             home = graph.home(name)
             first.setdefault(home, k)
             last[home] = k
+    for check in graph.checks:  # looked at after the last kernel
+        last[graph.home(check.value)] = len(graph.nodes)
     sizes = {name: rounded_up(graph.values[name].bytes) for name in intermediates(graph)}
     return [_Live(name, size, first[name], last[name]) for name, size in sizes.items()]

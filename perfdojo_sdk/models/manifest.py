@@ -49,6 +49,14 @@ class NodeEntry(Strict):
     """The node of the original model."""
 
 
+class CheckEntry(Strict):
+    """A number that must be 0 after a call; else an input breaks a rule of the standard."""
+
+    value: ValueName
+    what: str = Field(max_length=1024)
+    origin: str = Field("", max_length=1024)
+
+
 class ModelManifest(Strict):
     """The whole model."""
 
@@ -68,6 +76,7 @@ class ModelManifest(Strict):
     """Arrays between kernels -> their first byte in the block of memory of a call."""
     block_bytes: int = Field(ge=0, le=MAX_BLOCK)
     weights_sha256: Sha256
+    checks: tuple[CheckEntry, ...] = ()
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
 
@@ -91,9 +100,9 @@ class ModelManifest(Strict):
                 if name not in self.values or name in known or name in self.views or outside:
                     raise ValueError(f"a call of {node.kernel} writes {name!r}, which has no place")
             known |= set(node.outputs)
-        for name in self.outputs:
-            if home(self.views, name) not in known:
-                raise ValueError(f"output {name!r} is not computed")
+        for name in (*self.outputs, *(check.value for check in self.checks)):
+            if name not in self.values or home(self.views, name) not in known:
+                raise ValueError(f"{name!r} is not computed")
         return self
 
 

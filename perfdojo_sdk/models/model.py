@@ -127,6 +127,11 @@ class Model:
         for node, kernel in self._calls:
             made = tuple(self._place(name, arrays, block) for name in node.outputs)
             kernel(*(self._bound(name, arrays) for name in node.inputs), out=made, threads=threads)
+        for check in self.manifest.checks:
+            if self._bound(check.value, arrays).any():
+                what = f"node {check.origin}: {check.what}" if check.origin else check.what
+                why = "the standard forbids such a value; nothing outside of an array was read or written"
+                raise ArgumentValueError("PD-O016", what, why=why)
         return [self._output(name, arrays, block) for name in self.manifest.outputs]
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Array:
