@@ -81,7 +81,7 @@ def test_a_code_object_tells_what_it_needs(text: str) -> None:
     assert 1 <= resources.figures["occupancy_waves"] <= 16
 
 
-LOG = "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64:b y[{0}] = log(x[{0}])\n"
+LOG = "kernel k(x) -> y\nx f64 [64] heap\ny f64 [64] heap\n\n64:b y[{0}] = log(x[{0}])\n"
 
 #: A stand-in for hipcc that takes the two calls of the plugin and no other.
 HIPCC = """#!{python}
@@ -112,6 +112,11 @@ def with_hipcc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
 
     yield install
     hipcc.cache_clear()
+
+
+def test_functions_of_f32_need_no_rocm() -> None:
+    source = GENERATOR.generate(parse(LOG.replace("f64", "f32"), TARGET.dialect), "pd_k")
+    assert not compiler() or isinstance(compile_for_gpu(source, "gfx942"), DeviceCode)
 
 
 def test_what_needs_rocms_library_is_compiled_by_hipcc_alone(
