@@ -401,8 +401,8 @@ class _Step:
         if statement in self.new.places or statement not in self.old.places:
             raise Refuted(f"{statement} is said to be removed and is not")
         name = self.old.places[statement].name
-        for reader, flow in self.old.flow_of.items():
-            if name not in flow.statements:
+        for reader, through in self.old.flows_of.items():
+            if not any(name in each.statements for each in through):
                 continue
             owner = self.old.by_name.get(reader.rpartition("_")[0])
             if owner and isinstance(self.origins.relation.get(owner.statement.id), Removed):

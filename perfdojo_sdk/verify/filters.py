@@ -185,14 +185,15 @@ class _Filter:
     def _check_readers(self) -> None:
         """Raise :class:`Refuted` if anything but the outputs reads the products, or anything but addition
         changes the results."""
-        for reader in self.new.flow_of:
+        for reader in self.new.flows_of:
             owner = reader.rpartition("_")[0]
             if owner in self.outputs or reader.endswith("_t"):
                 continue
             if writers(self.new.seen(reader, "terms")) & self.products.keys():
                 raise Refuted(f"{self.new.reader_text(reader)} and sees a product of a filter")
         for name in self.outputs:
-            if len(self.new.flow_of[f"{name}_t"].operations) > 1:
+            flow = self.new.own_flow(name)
+            if flow and len(flow.operations) > 1:
                 raise Refuted(f"{self._tell(name)}: the cell is accumulated in other ways too")
 
 

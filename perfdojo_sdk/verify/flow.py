@@ -1,23 +1,29 @@
 """The flow of values through one buffer: which writes make up the value that each read sees.
 
 The *nest* of a buffer is the tree of the program without the statements that do not access the
-buffer. The nest determines the flow, so it is also the key under which the flow is
-cached: a move changes one or two nests of a program, and only those are computed again.
+buffer. Statements that touch cells apart (borders and interior of an image) have nothing to do with each
+other, so a buffer has a flow for each group of writing statements whose cells may meet, and a statement
+that only reads belongs to the flow of each group that it meets. The nest of a group determines its
+flow, so it is also the key under which the flow is cached: a move changes one or two nests of a
+program, and only those are computed again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl
+from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, unite
 
 Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
 """``own``: an accumulation reads what it adds onto. ``may``: a write of one of several cells, which a
 run-time index chooses; it also has an ``own`` read of each of them, whose value it keeps or replaces."""
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
 
 Mode: TypeAlias = OneOf["last", "terms"]
 """The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:
@@ -31,6 +37,8 @@ class Touch(NamedTuple):
     role: Role
     cell: tuple[str, ...]
     """Subscripts as isl text."""
+    box: Box
+    """Bounds of each subscript."""
     choices: tuple[int, ...] = ()
     """Numbers of values of the run-time indices, which are further iterators in ``cell``."""
 
@@ -43,6 +51,10 @@ class Leaf(NamedTuple):
     accumulate: str | None
     """The operation, when the statement accumulates onto this buffer."""
     touches: tuple[Touch, ...]
+
+    @property
+    def only_reads(self) -> bool:
+        return all(touch.role == "read" for touch in self.touches)
 
 
 class Loop(NamedTuple):
@@ -62,22 +74,87 @@ class Final(NamedTuple):
     cell: tuple[str, ...]
 
 
-def flow(session: Session, nests: tuple[Nest, ...], final: Final | None) -> Flow:
-    """The flow through a buffer, from the session's memory where the same nest was met before."""
-    key = ("flow", nests, final)
+def flows(session: Session, nests: tuple[Nest, ...], final: Final | None) -> tuple[Flow, ...]:
+    """The flows through a buffer, one for each group of writing statements whose cells may meet.
+
+    They come from the session's memory where the same nests were met before.
+    """
+    leaves = [leaf for nest in nests for leaf in _leaves(nest)]
+    chooses = any(touch.role == "may" for leaf in leaves for touch in leaf.touches)
+    groups = _groups(leaves)
+    if len(groups) < 2:
+        return (_flow(session, nests, final, chooses),)
+    return tuple(_flow(session, _only(nests, group), final, chooses) for group in groups)
+
+
+def _flow(session: Session, nests: tuple[Nest, ...], final: Final | None, chooses: bool) -> Flow:
+    key = ("flow", nests, final, chooses)
     found = session.memory.get(key)
     if not isinstance(found, Flow):
-        found = session.memory[key] = Flow(session, nests, final)
+        found = session.memory[key] = Flow(session, nests, final, chooses)
     return found
+
+
+def _groups(leaves: Sequence[Leaf]) -> list[frozenset[str]]:
+    """The statements, in groups: writing ones whose cells may meet are in one group, and reading ones in
+    every group that they may meet. One that no group meets is a group."""
+    groups: list[list[Leaf]] = []
+    for leaf in leaves:
+        if not leaf.only_reads:
+            near, far = _near(leaf, groups)
+            groups = [*far, [leaf, *chain.from_iterable(near)]]
+    found = [[leaf.statement for leaf in group] for group in groups]
+    for leaf in leaves:
+        if leaf.only_reads:
+            meets = [names for names, group in zip(found, groups, strict=False) if _near(leaf, [group])[0]]
+            for names in meets:
+                names.append(leaf.statement)
+            if not meets:
+                found.append([leaf.statement])
+    return [*map(frozenset, found)]
+
+
+def _near(leaf: Leaf, groups: list[list[Leaf]]) -> tuple[list[list[Leaf]], list[list[Leaf]]]:
+    """The groups that may have a cell in common with the leaf, and the others."""
+    near, far = list[list[Leaf]](), list[list[Leaf]]()
+    for group in groups:
+        (near if any(_meet(leaf, other) for other in group) else far).append(group)
+    return near, far
+
+
+def _meet(one: Leaf, other: Leaf) -> bool:
+    """False if no cell is in a box of both."""
+    pairs = ((a.box, b.box) for a in one.touches for b in other.touches)
+    return any(
+        all(low <= last and first <= high for (first, last), (low, high) in zip(a, b, strict=True))
+        for a, b in pairs
+    )
+
+
+def _only(nests: tuple[Nest, ...], statements: frozenset[str]) -> tuple[Nest, ...]:
+    """The nests with these statements alone."""
+    found: list[Nest] = []
+    for nest in nests:
+        if isinstance(nest, Leaf):
+            found += [nest] if nest.statement in statements else []
+        elif body := _only(nest.body, statements):
+            found.append(nest._replace(body=body))
+    return tuple(found)
 
 
 @dataclass(eq=False)
 class Flow:
-    """The flow of values through one buffer. Relations lead from a read to the writes it sees."""
+    """The flow of values through cells of one buffer. Relations lead from a read to the writes it sees.
+
+    A read that is in several flows, and the caller's read of an output is in all of its buffer, sees what it
+    sees in any of them.
+    """
 
     session: Session
     nests: tuple[Nest, ...]
     final: Final | None
+    chooses: bool
+    """True if a run-time index chooses among cells of the buffer to write."""
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -88,14 +165,14 @@ class Flow:
         return frozenset(leaf.statement for leaf in self.leaves)
 
     @cached_property
+    def readers(self) -> tuple[str, ...]:
+        """Names of the reads, with that of the caller."""
+        return tuple(touch.name for touch, _ in self._touches("read", "own"))
+
+    @cached_property
     def operations(self) -> frozenset[str]:
         """The accumulations that meet in this buffer."""
         return frozenset(leaf.accumulate for leaf in self.leaves if leaf.accumulate)
-
-    @cached_property
-    def chooses(self) -> bool:
-        """True if a run-time index chooses among cells to write."""
-        return any(self._touches("may"))
 
     def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
         found = (self._last if mode == "last" else self._terms).get(reader)
@@ -103,7 +180,7 @@ class Flow:
 
     @cached_property
     def unwritten(self) -> isl.UnionSet:
-        """The reads that no write precedes."""
+        """The reads that no write in this flow precedes."""
         reads = self._accesses("read", "own")
         left = reads.domain()
         # Subtract one write after the other: usually the first of them fills every cell.
@@ -113,6 +190,11 @@ class Flow:
             write = self.session.map([self._access(touch, domain)])
             left = left.subtract(_before(self._time, reads.intersect_domain(left), write).domain())
         return left
+
+    @cached_property
+    def written(self) -> isl.UnionSet:
+        """The reads that a write in this flow precedes."""
+        return self._accesses("read", "own").domain().subtract(self.unwritten)
 
     @cached_property
     def _last(self) -> Mapping[str, isl.UnionMap]:
@@ -161,7 +243,7 @@ class Flow:
                 if touch.role in roles:
                     yield touch, leaf.domain
         if self.final and "read" in roles:
-            yield Touch(self.final.name, "read", self.final.cell), self.final.domain
+            yield Touch(self.final.name, "read", self.final.cell, ()), self.final.domain
 
     def _access(self, touch: Touch, domain: Domain) -> isl.Map:
         """Instances of an access -> the cells. Own reads of cells that a run-time index may choose have an
@@ -193,6 +275,20 @@ def _before(time: isl.UnionMap, sinks: isl.UnionMap, accesses: isl.UnionMap) -> 
     """Sink -> all ``accesses`` to its cell before it."""
     first, then = (time.intersect_domain(a.domain()) for a in (accesses, sinks))
     return sinks.apply_range(accesses.reverse()).intersect(then.lex_gt_union_map(first))
+
+
+def unwritten(through: tuple[Flow, ...]) -> isl.UnionSet:
+    """The reads of a buffer, of which these are all flows, that no write precedes."""
+    first, *others = through
+    if not others:
+        return first.unwritten
+    found = first.session.memory.get(("unwritten", through))
+    if not isinstance(found, isl.UnionSet):
+        found = unite(first.unwritten, (other.unwritten for other in others))
+        for each in through:
+            found = found.subtract(each.written)
+        first.session.memory["unwritten", through] = found
+    return found
 
 
 def _leaves(nest: Nest) -> Iterator[Leaf]:

@@ -6,9 +6,10 @@ common, every iteration of it owns a copy, so its iterator and those above it ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -16,8 +17,8 @@ from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, IndexVa
 from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow
-from perfdojo_sdk.verify.sets import Domain, Refuted, Session, form, isl
+from perfdojo_sdk.verify.flow import Box, Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flows
+from perfdojo_sdk.verify.sets import Domain, Refuted, Session, form, isl, unite
 
 
 class StatementDomain(NamedTuple):
@@ -135,6 +136,12 @@ class ProgramSets:
             found.append(text)
         return tuple(found), tuple(choices)
 
+    def box(self, access: Access, sizes: tuple[int, ...]) -> Box:
+        """Bounds of each subscript of the cell."""
+        buffer = self.program.buffer_of[access.array]
+        copies = [(0, sizes[level] - 1) for level in self.private_levels(buffer)]
+        return (*copies, *(access.subscripts[k].bounds(sizes) for k in buffer.materialised))
+
     def choices(self, name: str) -> tuple[int, ...]:
         """Numbers of values of the run-time indices at which a statement writes."""
         place = self.by_name[name]
@@ -147,13 +154,13 @@ class ProgramSets:
     # -- flows ---------------------------------------------------------------------------------
 
     @cached_property
-    def flows(self) -> Mapping[str, Flow]:
-        """Buffer name -> its flow, for every buffer that is not an input."""
+    def flows(self) -> Mapping[str, tuple[Flow, ...]]:
+        """Buffer name -> its flows, for every buffer that is not an input."""
         nests, found = self._nests(self.program.body, 0), {}
         for buffer in self.program.buffers:
             final, mine = self._final(buffer), (*self._given(buffer), *nests.get(buffer.name, ()))
             if (mine or final) and self.program.read_only.isdisjoint(buffer.arrays):
-                found[buffer.name] = flow(self.session, mine, final)
+                found[buffer.name] = flows(self.session, mine, final)
         return found
 
     def _nests(self, nodes: tuple[Node, ...], level: int) -> dict[str, list[Nest]]:
@@ -180,8 +187,10 @@ class ProgramSets:
 
             def add(access: Access, touch: str, role: Role) -> None:
                 buffer = self.program.buffer_of[access.array].name
-                cell, choices = self.cell(access, self.places[statement.id].sizes)  # noqa: B023
-                mine[buffer] = (*mine.get(buffer, ()), Touch(touch, role, cell, choices))  # noqa: B023
+                sizes = self.places[statement.id].sizes  # noqa: B023
+                cell, choices = self.cell(access, sizes)
+                found = Touch(touch, role, cell, self.box(access, sizes), choices)
+                mine[buffer] = (*mine.get(buffer, ()), found)  # noqa: B023
 
             for k, leaf in enumerate(expression_leaves(statement.value)):
                 if isinstance(leaf, Read) and leaf.access.array not in self.program.read_only:
@@ -197,7 +206,8 @@ class ProgramSets:
         """The caller's values of an array that is input and output, as a write before the program."""
         for array in self.program.in_out.intersection(buffer.arrays):
             name, cell = f"I_{array}", tuple(f"i{k}" for k in range(len(buffer.shape)))
-            yield Leaf(name, Domain(buffer.shape), None, (Touch(name, "write", cell),))
+            box = tuple((0, size - 1) for size in buffer.shape)
+            yield Leaf(name, Domain(buffer.shape), None, (Touch(name, "write", cell, box),))
 
     def _final(self, buffer: Buffer) -> Final | None:
         for array in buffer.arrays:
@@ -207,15 +217,18 @@ class ProgramSets:
         return None
 
     @cached_property
-    def flow_of(self) -> Mapping[str, Flow]:
-        """Reader -> the flow that it belongs to; readers of inputs and iterators have none."""
-        found: dict[str, Flow] = {}
-        for through in self.flows.values():
-            for leaf in through.leaves:
-                found |= {t.name: through for t in leaf.touches if t.role in ("read", "own")}
-            if through.final:
-                found[through.final.name] = through
+    def flows_of(self) -> Mapping[str, tuple[Flow, ...]]:
+        """Reader -> the flows that it belongs to; readers of inputs and iterators have none."""
+        found: dict[str, tuple[Flow, ...]] = {}
+        for each in chain.from_iterable(self.flows.values()):
+            for reader in each.readers:
+                found[reader] = (*found.get(reader, ()), each)
         return found
+
+    def own_flow(self, statement: str) -> Flow | None:
+        """The flow of the cell that a statement (a name) accumulates onto or may write; None for a plain
+        write."""
+        return next(iter(self.flows_of.get(f"{statement}_t", ())), None)
 
     @cached_property
     def direct(self) -> Mapping[str, Direct]:
@@ -254,10 +267,11 @@ class ProgramSets:
         names = self.session.choice_of
         return {d.target: len(d.forms) for d in self.direct.values() if d.target in names}
 
-    def seen(self, reader: str, mode: Mode) -> isl.UnionMap:
-        """The writes, input cells or integers that a reader sees."""
+    def seen(self, reader: str, mode: Mode, without: Collection[Flow] = ()) -> isl.UnionMap:
+        """The writes, input cells or integers that a reader sees, but for those in some flows."""
         if reader not in self.direct:
-            return self.flow_of[reader].seen(reader, mode)
+            parts = [each.seen(reader, mode) for each in self.flows_of[reader] if each not in without]
+            return unite(self.session.map(), parts)
         domain, target, forms = self.direct[reader]
         relation = self.session.affine(reader, domain.depth, target, forms)
         return self.session.map([relation.intersect_domain(self.session.instances(reader, domain))])

@@ -56,7 +56,7 @@ class Group:
     def check_order_among_others(self) -> None:
         """Raise unless both statements follow the same other operations on the cell, where there are any."""
         for name in (self.term.name, self.whole.name):
-            flow = self.new.flow_of.get(f"{name}_t")
+            flow = self.new.own_flow(name)
             if flow is None or len(flow.operations) < 2:
                 return
         mine, theirs = (
@@ -75,7 +75,7 @@ class Group:
 def check_flow_of_parts(group: Group) -> None:
     """Raise unless all terms of the group, and nothing else, reach the statement that scales them."""
     new, term, whole = group.new, group.term.name, group.whole.name
-    for reader in new.flow_of:
+    for reader in new.flows_of:
         if reader.endswith("_t"):
             continue
         seen = new.seen(reader, "terms")
@@ -192,7 +192,7 @@ def _check_sum(group: Group) -> None:
 def _check_readers(group: Group) -> None:
     """Raise unless every read that sees a corrected term, or a correction, sees the whole group and its
     correction."""
-    for reader in group.new.flow_of:
+    for reader in group.new.flows_of:
         seen = group.new.seen(reader, "terms")
         if reader.endswith("_t") or not writers(seen) & {group.term.name, group.whole.name}:
             continue

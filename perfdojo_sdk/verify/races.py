@@ -7,15 +7,17 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.verify.flow import unwritten
 from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.sets import Refuted, coordinates, isl, iterators, numbers, tuple_name, unite
 
 
 def check_written(sets: ProgramSets) -> None:
     """:class:`Refuted` where a statement or the caller reads a cell that nothing wrote before."""
-    for flow in sets.flows.values():
-        if not flow.unwritten.is_empty():
-            point = flow.unwritten.lexmin().sample_point()
+    for through in sets.flows.values():
+        left = unwritten(through)
+        if not left.is_empty():
+            point = left.lexmin().sample_point()
             reader = sets.reader_text(tuple_name(point))
             raise Refuted(f"{reader} at {coordinates(point)}: nothing was written there before")
 

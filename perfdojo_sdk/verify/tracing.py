@@ -6,6 +6,7 @@ what remains are instances of old statements, input cells and integers.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     ScaledCombine,
 )
-from perfdojo_sdk.verify.flow import Mode
+from perfdojo_sdk.verify.flow import Flow, Mode
 from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.sets import (
     Domain,
@@ -188,8 +189,8 @@ class Tracer:
             self._seen[reader] = self._look(reader)
         return self._seen[reader]
 
-    def _look(self, reader: str) -> isl.UnionMap:
-        direct = self.new.seen(reader, self.mode)
+    def _look(self, reader: str, without: Collection[Flow] = ()) -> isl.UnionMap:
+        direct = self.new.seen(reader, self.mode, without)
         names = writers(direct)
         if not names & (self.conduits | self.corrections):
             return direct
@@ -212,15 +213,16 @@ class Tracer:
 
     def compare(self, old: tuple[str, ...], path: tuple[str, ...]) -> None:
         """Raise unless the old readers and the new ones lead to the same writes."""
-        if path == old and len(old) == 1 and self._untouched(old[0]):
+        shared = self._untouched(old[0]) if path == old and len(old) == 1 else frozenset[Flow]()
+        if shared is None:
             return
-        found = self.follow(path)
+        found = self._look(path[0], shared) if shared else self.follow(path)
         strange = writers(found) - self.origins.sources
         if strange:
             where = self.new.describe(self.session.id_of[min(strange)])
             what = self.new.reader_text(path[0])
             raise Refuted(f"{what} and sees {where}, which is no value of the old program")
-        known = self.old.seen(old[0], self.mode)
+        known = self.old.seen(old[0], self.mode, shared)
         for reader in old[1:]:
             name = reader.rpartition("_")[0]
             enter = self.session.identity(name, reader, len(self.old.by_name[name].sizes))
@@ -246,7 +248,7 @@ class Tracer:
                 raise Refuted(f"{mine} writes at another index than {self.old.describe(old.statement.id)}")
             if self.new.chooses(name):
                 self.compare((f"{old.name}_c",), (f"{name}_c",))
-            flow = self.new.flow_of.get(f"{name}_t")
+            flow = self.new.own_flow(name)
             if flow and flow.chooses:
                 self.compare((f"{old.name}_t",), (f"{name}_t",))
 
@@ -256,7 +258,7 @@ class Tracer:
         pairs = ((name, piece) for name, pieces in self.origins.instances.items() for piece in pieces)
         for name, piece in pairs:
             place, old = self.new.by_name[name], self.old.places[piece.origin.statement].name
-            flows = self.new.flow_of.get(f"{name}_t"), self.old.flow_of.get(f"{old}_t")
+            flows = self.new.own_flow(name), self.old.own_flow(old)
             if not any(flow and len(flow.operations) > 1 for flow in flows):
                 continue
             mine = place.statement.accumulate
@@ -264,18 +266,23 @@ class Tracer:
             known = other_operations(self.old, self.old.seen(f"{old}_t", self.mode), mine)
             self.equal(f"{old}_t", f"{name}_t", found, known)
 
-    def _untouched(self, reader: str) -> bool:
-        """True if the reader's nest is the same object in both programs."""
-        origins = self.origins
+    def _untouched(self, reader: str) -> frozenset[Flow] | None:
+        """The reader's flows that are the same objects in both programs, of the same statements, and so show
+        it the same values; None if nothing else shows it any."""
+        origins, none = self.origins, frozenset[Flow]()
         owner = reader.rpartition("_")[0]
         if not reader.startswith("F_") and not origins.same(self.new.by_name[owner]):
-            return False
+            return none
         if reader in self.new.direct:
-            return self.new.direct[reader] == self.old.direct.get(reader)
-        flow = self.new.flow_of[reader]
-        places = [self.new.by_name[name] for name in flow.statements if name in self.new.by_name]
-        unchanged = all(map(origins.same, places))
-        return unchanged and flow is self.old.flow_of.get(reader)
+            return None if self.new.direct[reader] == self.old.direct.get(reader) else none
+        before, after = self.old.flows_of.get(reader, ()), self.new.flows_of[reader]
+        shared = frozenset(filter(self._unmoved, after)).intersection(before)
+        return None if len(shared) == len(before) == len(after) else shared
+
+    def _unmoved(self, flow: Flow) -> bool:
+        """True if the move leaves every statement of the flow as it was."""
+        names = flow.statements & self.new.by_name.keys()
+        return all(self.origins.same(self.new.by_name[name]) for name in names)
 
     def equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
         readers = self._readers(old, new)
@@ -355,7 +362,7 @@ class Tracer:
                 raise Refuted(f"{where} combines a partial result that {what} takes part in")
 
     def _check_once(self) -> None:
-        readers = [*self.new.flow_of, *self.new.direct]
+        readers = [*self.new.flows_of, *self.new.direct]
         direct, via = self.session.map(), self.session.map()
         for reader in readers:
             if reader.endswith("_t"):
