@@ -205,6 +205,18 @@ def test_the_inside_of_a_padded_convolution_has_no_condition(text: str) -> None:
     assert inside and all(0.5 <= float(share) <= 1 for share in inside)
 
 
+def test_what_follows_a_padded_convolution_is_finished_where_it_is_computed() -> None:
+    """The sums of a padded convolution stay in registers and in buffers of tiles; no array holds them all."""
+    text = PADDED_ROWS.replace("y[", "s[").replace("y f32", "s f32 [8,10] heap\ny f32")
+    found = planned(text + "8 10 y[{0},{1}] = max(s[{0},{1}], 0)\n")
+    rules = [d.rule for d in found.decisions]
+    assert "join epilogues" in rules and "separate temporaries" in rules
+    program = found.games[0].program
+    assert all(buffer.name != "s" for buffer in program.buffers) and passes(found.games[0])
+    turned = planned(text + "10 8 y[{1},{0}] = max(s[{1},{0}], 0)\n")
+    assert "join epilogues" not in [d.rule for d in turned.decisions], "its loops stand in another order"
+
+
 def test_a_triangle_keeps_its_condition_and_the_plan_says_so() -> None:
     found = planned(TRIANGLE)
     assert [d.choice for d in found.decisions if d.rule == "split conditions"] == ["the condition stays"]

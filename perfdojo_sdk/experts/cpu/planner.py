@@ -22,8 +22,10 @@ from perfdojo_sdk.experts.cpu.parts import part, replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
+    join_epilogues,
     lay_out_operands,
     name_factors,
+    separate_temporaries,
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
@@ -35,6 +37,17 @@ from perfdojo_sdk.search.play import Play
 
 #: Most games that a plan proposes; each is compiled and measured.
 MOST_GAMES = 6
+
+#: What is done to the whole program before its parts are planned, in this order.
+PREPARATIONS = (
+    hoist_functions,
+    name_factors,
+    lay_out_operands,
+    join_epilogues,
+    split_conditions,
+    distribute,
+    separate_temporaries,
+)
 
 
 def plan(root: Program, rules: Rules, target: Target) -> Plan:
@@ -54,7 +67,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules)
-        for rule in (hoist_functions, name_factors, lay_out_operands, split_conditions, distribute):
+        for rule in PREPARATIONS:
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]

@@ -11,10 +11,11 @@ from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr, Condition, Operation, performs
 from perfdojo_sdk.core.geometry import lane_stride
-from perfdojo_sdk.core.program import LocatedNode, Scope, Statement
+from perfdojo_sdk.core.program import LocatedNode, Node, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind as Change
+from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
-from perfdojo_sdk.experts.cpu.contractions import find_nest
+from perfdojo_sdk.experts.cpu.contractions import chain, find_nest
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -173,6 +174,43 @@ def _lanes_apart(play: Play, place: LocatedNode) -> tuple[Access, int] | None:
     return None
 
 
+# -- what follows a conditional contraction -----------------------------------------------------------
+
+
+def join_epilogues(play: Play, target: Target) -> list[Decision]:
+    """Join a conditional sum of products with the maps that follow it and read its results, so that whoever
+    splits the conditions off splits these too, and results are finished where they are computed."""
+    decisions = []
+    for root in [node.id for node in play.program.body]:
+        if root not in play.program.paths or not _conditional_product(play.node(root)):
+            continue
+        while (follows := _epilogue(play, root)) is not None:
+            kept = play.trace
+            loops = chain(play, follows)
+            if not all(play.may("join_scopes", own) for own in chain(play, root)[: len(loops)]):
+                play.trace = kept
+                break
+            why = "it reads each result once, in the same order"
+            decisions.append(Decision("join epilogues", follows, f"joined with {root}", why))
+    return decisions
+
+
+def _conditional_product(node: Node) -> bool:
+    return any(is_product(leaf.statement) and leaf.statement.guard for leaf in node.leaves)
+
+
+def _epilogue(play: Play, root: str) -> str | None:
+    """The next node, if it is a perfect nest around a map that reads what the root writes."""
+    path = play.program.paths[root]
+    follows = next(iter(play.program.body[path[0] + 1 :]), None)
+    if not isinstance(follows, Scope):
+        return None
+    (leaf, *others), written = follows.leaves, {l.statement.target.array for l in play.node(root).leaves}
+    work = work_of(play.program, play.program.place_of[leaf.statement.id])
+    reads = any(read.array in written for read in leaf.statement.reads)
+    return follows.id if not others and reads and work.kind is Kind.MAP else None
+
+
 # -- conditions ----------------------------------------------------------------------------------------
 
 
@@ -245,6 +283,27 @@ def _split_form(play: Play, place: LocatedNode, form: AffineExpr, level: int) ->
     decided = _decided(form, place.sizes, level)
     at = next((k for k in range(1, len(decided)) if decided[k] is not decided[k - 1]), 1)
     return play.may("split_range", place.above[level].id, at=at) is not None
+
+
+# -- temporaries of several nests ----------------------------------------------------------------------
+
+
+def separate_temporaries(play: Play, target: Target) -> list[Decision]:
+    """Give each nest a temporary of its own where several share one, and none reads another one."""
+    decisions = []
+    for buffer in temporaries(play.program):
+        nests = [node for node in play.program.body if not node.arrays.isdisjoint(buffer.arrays)]
+        if len(nests) < 2 or len(buffer.arrays) > 1 or not all(isinstance(node, Scope) for node in nests):
+            continue
+        kept = play.trace
+        staged = all(play.may("stage_write", node.id, array=buffer.name) for node in nests)
+        if not staged or play.may("remove_dead", buffer.name) is None:
+            play.trace = kept
+            continue
+        why = "no nest reads what another one wrote"
+        numbers = {"nests": float(len(nests))}
+        decisions.append(Decision("separate temporaries", buffer.name, "each nest has its own", why, numbers))
+    return decisions
 
 
 # -- one nest for each sum of products -----------------------------------------------------------------

@@ -29,9 +29,7 @@ EARLIER: Mapping[str, int] = {
 
 #: The needs of operators without a rule.
 REASONS: Mapping[Reason, frozenset[str]] = {
-    Reason.INDEX: _names(
-        "DeformConv GridSample MaxRoiPool RoiAlign"
-    ),
+    Reason.INDEX: _names("DeformConv GridSample MaxRoiPool RoiAlign"),
     Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
     Reason.STEPS: _names("Det"),
     Reason.TYPE: _names(
