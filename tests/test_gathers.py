@@ -102,4 +102,3 @@ def test_shapes_that_do_not_fit_are_malformed(
     b = Builder()
     with pytest.raises(Malformed):
         rule(b, b.input("x", shapes[0], "f32"), b.input("i", shapes[1], "i64"))
-

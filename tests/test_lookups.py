@@ -284,4 +284,3 @@ def test_a_library_gathers_and_clamps(cli: Callable[..., Outcome], tmp_path: Pat
     k = np.array([0, 19, -1, -20, 7, 2**31 - 1, -(2**31)], np.int32)
     found = load_library(tmp_path / "lib").embedding(k, x, w)
     assert (found == x[[0, 19, 19, 0, 7, 19, 0]] * w).all()
-

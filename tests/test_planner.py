@@ -228,6 +228,34 @@ def test_two_contractions_are_two_parts() -> None:
     assert [d.choice for d in found.decisions if d.rule == "parts"] == ["contraction", "rows", "contraction"]
 
 
+#: A target with so small a second cache that the scores of :data:`ATTENTION` exceed half of it.
+SMALL = target(
+    vector_registers=32,
+    peak_gflops={"f32": 100.0},
+    caches={"L1": {"bytes": 512, "read_gbs": 200.0}, "L2": {"bytes": 3072, "read_gbs": 100.0}},
+)
+
+
+def test_nests_that_pass_much_on_run_in_blocks_of_rows() -> None:
+    """The scores of eight rows at a time are kept, and threads share the blocks."""
+    found = plan(parse(ATTENTION), Rules(SMALL.dialect, GENERIC), SMALL)
+    (block,) = [d for d in found.decisions if d.rule == "block rows"]
+    assert block.choice == "5 nests in blocks of 8 rows" and block.numbers["bytes of a block"] == 1088
+    copied = [d.place for d in found.decisions if d.rule == "lay out operands"]
+    assert copied == ["k"], "the columns of scores lie apart in k, which every block reads"
+    program = found.games[0].program
+    assert max(b.cells for b in program.buffers if b.name not in program.interface) <= 8 * 16
+    assert program.tree_lines.count("2:p") == 1 and passes(found.games[0])
+
+
+def test_blocks_need_loops_that_can_be_joined() -> None:
+    """A maximum over columns needs all rows: nothing runs in blocks, and the plan says why."""
+    columns = ATTENTION.replace("m[{0}] max= s[{0},{1}]", "m[{0}] max= s[{1},{0}]")
+    found = plan(parse(columns), Rules(SMALL.dialect, GENERIC), SMALL)
+    assert [d.rule for d in found.decisions if "rows" in d.rule] == ["keep rows apart"]
+    assert passes(found.games[0])
+
+
 def test_rows_are_added_in_the_order_of_memory() -> None:
     """A sum over the first axis: lanes along the last one, in vectors."""
     (sums,) = [d for d in planned(COLUMNS).decisions if "reduced" in d.numbers and d.numbers["reduced"] == 40]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from perfdojo_sdk.core.made import Made
 from perfdojo_sdk.core.move import Move
 from perfdojo_sdk.core.program import Node, Program
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.search.play import Play
 
 
@@ -38,13 +38,33 @@ def part(program: Program, nodes: Sequence[Node]) -> Program:
 def replay(play: Play, trace: Trace) -> None:
     """Play the moves of a part's game on the whole program, which may have other names for what they make.
 
-    :class:`MoveError` where a move is not legal on the whole program.
+    There, loops may stand around the part: threads are theirs, so no scope of the part gets any, and what the
+    moves make has one place for all iterations of these loops. :class:`MoveError` where a move is not legal
+    on the whole program.
     """
     names: dict[str, str] = {}
     for step in trace.steps:
         move = _renamed(step.move, names)
-        made = play.must(move.transformation, move.place, **dict(move.parameters))
+        parameters = dict(move.parameters)
+        if "dim" in parameters:
+            further = _rank(play.program, move.place) - _rank(step.before, step.move.place)
+            parameters["dim"] = int(parameters["dim"]) + further
+        elif parameters.get("suffix") == play.threads and _stands_deeper(play.program, move, step):
+            continue
+        made = play.must(move.transformation, move.place, **parameters)
+        for mine, theirs in zip(step.made.buffers, made.buffers, strict=True):
+            for k in range(_rank(play.program, theirs) - _rank(step.after, mine)):
+                play.may("reuse_dims", theirs, dim=k)
         names.update(zip(_made(step.made), _made(made), strict=True))
+
+
+def _rank(program: Program, buffer: str) -> int:
+    return len(program.buffer_of[buffer].shape)
+
+
+def _stands_deeper(program: Program, move: Move, step: Step) -> bool:
+    """True if loops of the whole program stand around the part."""
+    return len(program.paths[move.place]) > len(step.before.paths[step.move.place])
 
 
 def _renamed(move: Move, names: dict[str, str]) -> Move:

@@ -15,6 +15,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, seconds_to_move
+from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
@@ -29,7 +30,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
-from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers
+from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target
@@ -47,6 +48,7 @@ PREPARATIONS = (
     split_conditions,
     distribute,
     separate_temporaries,
+    join_row_blocks,
 )
 
 
@@ -69,18 +71,30 @@ class _Planner:
         play = Play(self.root, self.rules)
         for rule in PREPARATIONS:
             self.decisions += rule(play, self.target)
-        parts = self._parts(play.program)
-        ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
+        games = self._games(play.trace)
+        return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
+
+    def _games(self, start: Trace) -> list[Trace]:
+        """The games that go on from ``start`` with those of all parts of its program, likeliest first."""
+        program = start.program
+        ways = [self._ways(program, way, nodes) for way, nodes in self._parts(program)]
         games: list[Trace] = []
         for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
-            game = Play(self.root, self.rules)
-            game.trace = play.trace
+            game = Play(start.root, self.rules)
+            game.trace = start
             for found in ways:
                 self._join(game, found, number)
+            for place in self._blocks & game.program.paths.keys():
+                share_out(game, place, 0)
             settle_buffers(game)
             if all(game.program != other.program for other in games):
                 games.append(game.trace)
-        return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
+        return games
+
+    @property
+    def _blocks(self) -> set[str]:
+        """Roots of nests that were joined around blocks of rows."""
+        return {decision.place for decision in self.decisions if decision.rule == BLOCK_ROWS}
 
     def _as_a_whole(self) -> list[Trace]:
         """The games of the expert that knows the whole program; none where there is none."""
@@ -109,13 +123,14 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = _way(facts, self.target)
+            way = BLOCK_ROWS if node.id in self._blocks else _way(facts, self.target)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
                 parts.append((way, (node,)))
         for way, nodes in parts:
-            self._describe(way, facts_of(part(program, nodes), self.target))
+            if way != BLOCK_ROWS:
+                self._describe(way, facts_of(part(program, nodes), self.target))
         return parts
 
     def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
@@ -183,8 +198,11 @@ class _Planner:
                 return False
         return before == way == "rows"
 
-    def _ways(self, sub: Program, way: str) -> list[Trace]:
+    def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[Trace]:
         """The games for one part, likeliest first."""
+        if way == BLOCK_ROWS:
+            return self._games(Trace(inside(program, nodes[0].id)))
+        sub = part(program, nodes)
         plays: list[Play] = []
         try:
             if way == "contraction":

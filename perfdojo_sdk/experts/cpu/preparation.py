@@ -124,48 +124,45 @@ def lay_out_operands(play: Play, target: Target) -> list[Decision]:
     """
     decisions = []
     for place in list(play.program.places):
-        if (
-            not isinstance(place.node, Statement)
-            or not place.node.guard
-            or place.node.id not in play.program.paths
-        ):
-            continue
-        work = work_of(play.program, place)
-        if work.kind is not Kind.CONTRACTION:
-            continue
-        found = _lanes_apart(play, place)
-        if found is None:
-            continue
-        access, level = found
-        kept = play.trace
-        made = play.may("stage_read", place.above[0].id, array=access.array)
-        if made is None:
-            continue
-        (buffer,) = made.buffers
-        dim = access.levels.index(level)
-        if all(play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)):
-            size, cells = place.sizes[level], play.program.buffer_of[buffer].cells
-            why = f"neighbours along {{{level}}} lie apart in {access.array}, which several nests read"
-            numbers = {"lanes": size, "cells": cells, "uses of each": work.reuse[access.array]}
-            decisions.append(
-                Decision("lay out operands", access.array, f"copied to {buffer} once", why, numbers)
-            )
-        else:
-            play.trace = kept
+        statement = place.node
+        if isinstance(statement, Statement) and statement.guard and statement.id in play.program.paths:
+            bounded = frozenset(level for form in statement.guard for level in form.levels)
+            found = lay_out_operand(play, place, bounded, "which several nests read")
+            decisions += [found] if found else []
     return decisions
 
 
-def _lanes_apart(play: Play, place: LocatedNode) -> tuple[Access, int] | None:
+def lay_out_operand(play: Play, place: LocatedNode, fixed: frozenset[int], why: str) -> Decision | None:
+    """Copy the operand of a contraction whose neighbours along its lanes lie apart; None where none does, or
+    no move allows it. ``fixed``: levels that get no lanes."""
+    work = work_of(play.program, place)
+    found = _lanes_apart(play, place, fixed) if work.kind is Kind.CONTRACTION else None
+    if found is None:
+        return None
+    access, level = found
+    kept = play.trace
+    made = play.may("stage_read", place.above[0].id, array=access.array)
+    if made is None:
+        return None
+    (buffer,) = made.buffers
+    dim = access.levels.index(level)
+    if not all(play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)):
+        play.trace = kept
+        return None
+    cells = play.program.buffer_of[buffer].cells
+    numbers = {"lanes": place.sizes[level], "cells": cells, "uses of each": work.reuse[access.array]}
+    why = f"neighbours along {{{level}}} lie apart in {access.array}, {why}"
+    return Decision("lay out operands", access.array, f"copied to {buffer} once", why, numbers)
+
+
+def _lanes_apart(play: Play, place: LocatedNode, fixed: frozenset[int]) -> tuple[Access, int] | None:
     """The operand that does not slide, and the largest loop of the output that it alone uses, if its
     neighbours in that loop lie apart."""
     statement = place.node
     assert isinstance(statement, Statement)
-    bounded = {level for form in statement.guard for level in form.levels}
     for access in statement.reads:
         others = {level for read in statement.reads if read is not access for level in read.levels}
-        own = [
-            l for l in access.levels if l in statement.target.levels and l not in others and l not in bounded
-        ]
+        own = [l for l in access.levels if l in statement.target.levels and l not in others | fixed]
         whole = access.array in play.program.inputs and all(len(s.terms) <= 1 for s in access.subscripts)
         if own and whole:
             level = max(own, key=lambda l: place.sizes[l])

@@ -1,0 +1,179 @@
+"""Blocks of rows: nests that pass large arrays to each other run block by block, so that these stay near.
+
+The scores of attention are as large as the square of the sequence. Every row of them is used by the same
+row of what follows. So the nests are cut into blocks of rows and joined around them; what one passes to the
+next then has the size of a block, and is still in a cache when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import prod
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.expression import AffineExpr, Renumbering
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.subscripts import LEVELS
+from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.cpu.analysis import is_product
+from perfdojo_sdk.experts.cpu.contractions import chain
+from perfdojo_sdk.experts.cpu.parts import part
+from perfdojo_sdk.experts.cpu.preparation import lay_out_operand
+from perfdojo_sdk.experts.cpu.steps import largest_divisor, near_caches, split
+from perfdojo_sdk.experts.steps import inline_everywhere
+from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.play import Play
+
+#: The rule's name in decisions; their places are the roots of blocks.
+BLOCK_ROWS = "block rows"
+
+#: Least rows of a block: fewer would not use again what a row of results shares with the next.
+LEAST_ROWS = 8
+
+#: Most rows of a block.
+MOST_ROWS = 64
+
+
+def join_row_blocks(play: Play, target: Target) -> list[Decision]:
+    """Join nests around blocks of rows where what they pass to each other fills the second cache."""
+    decisions = []
+    room = near_caches(target)[1] // 2
+    for roots in _runs(play.program):
+        passed = _passed(play.program, roots)
+        moved = sum(_bytes(play.program, array) for array in passed)
+        if moved <= room:
+            continue
+        kept = play.trace
+        copied = _lay_out(play, roots)
+        found = _join(play, roots, passed, room, moved)
+        numbers = {"bytes passed on": moved, "nests": len(roots)}
+        if found is None:
+            play.trace = kept
+            why = "their loops over rows cannot be joined, or no block of them fits into the second cache"
+            decisions.append(Decision("keep rows apart", roots[0], f"{', '.join(passed)}", why, numbers))
+            continue
+        root, rows, near = found
+        decisions += copied
+        why = "what the nests pass on then stays in the second cache"
+        choice = f"{len(roots)} nests in blocks of {rows} rows"
+        decisions.append(Decision(BLOCK_ROWS, root, choice, why, numbers | {"bytes of a block": near}))
+    return decisions
+
+
+def inside(program: Program, root: str) -> Program:
+    """One iteration of a block as a program: its nests without the loops around them."""
+    (node,) = (node for node in program.body if node.id == root)
+    depth, body = _innermost(node)
+    forms = (*[AffineExpr.of({})] * depth, *LEVELS[: len(LEVELS) - depth])
+    by = Renumbering(forms)
+    return part(program, (node,)).with_body(tuple([child.renumbered(by) for child in body]))
+
+
+def _innermost(node: Node) -> tuple[int, tuple[Node, ...]]:
+    """The loops of a perfect nest, and what the last of them holds."""
+    depth = 0
+    body: tuple[Node, ...] = (node,)
+    while len(body) == 1 and isinstance(body[0], Scope):
+        depth, body = depth + 1, body[0].body
+    return depth, body
+
+
+def _runs(program: Program) -> Iterator[list[str]]:
+    """Nests that follow each other, each using what one before it in the run wrote, sums of products among
+    them, under loops of the same sizes."""
+    run: list[Scope] = []
+    for node in (*program.body, None):
+        if isinstance(node, Scope) and run and _continues(run, node):
+            run.append(node)
+            continue
+        if len(run) > 1 and any(is_product(leaf.statement) for each in run for leaf in each.leaves):
+            yield [each.id for each in run]
+        run = [node] if isinstance(node, Scope) else []
+
+
+def _continues(run: Sequence[Scope], node: Scope) -> bool:
+    written = {array for each in run for array in each.written_arrays}
+    return not written.isdisjoint(node.read_arrays) and bool(_common([*run, node]))
+
+
+def _common(nests: Sequence[Scope]) -> list[int]:
+    """Sizes of the outermost loops that all nests have in common."""
+    sizes = [[scope.size for scope in _loops(nest)] for nest in nests]
+    shared = 0
+    while all(shared < len(each) and each[shared] == sizes[0][shared] for each in sizes):
+        shared += 1
+    return sizes[0][:shared]
+
+
+def _loops(node: Scope) -> Iterator[Scope]:
+    """The loops of a perfect nest, as long as no suffix maps them to hardware."""
+    found: Node = node
+    while isinstance(found, Scope) and not found.suffix:
+        yield found
+        if len(found.body) != 1:
+            return
+        found = found.body[0]
+
+
+def _passed(program: Program, roots: Sequence[str]) -> list[str]:
+    """The temporaries that only these nests use, each written in one of them, in the order of the nests."""
+    mine = [node for node in program.body if node.id in roots]
+    others = [node for node in program.body if node.id not in roots]
+    elsewhere = program.interface.union(*[node.arrays for node in others])
+    own = {b.name for b in temporaries(program) if len(b.arrays) == 1} - elsewhere
+    return [array for node in mine for array in dict.fromkeys(node_writes(node)) if array in own]
+
+
+def node_writes(node: Node) -> tuple[str, ...]:
+    """The arrays that a node writes, in the order of its statements."""
+    return tuple(dict.fromkeys(leaf.statement.target.array for leaf in node.leaves))
+
+
+def _bytes(program: Program, array: str) -> int:
+    buffer = program.buffer_of[array]
+    return buffer.cells * BYTES[buffer.dtype]
+
+
+def _lay_out(play: Play, roots: list[str]) -> list[Decision]:
+    """Copy the operands whose lanes lie apart once for all blocks."""
+    fixed = frozenset(range(len(_common([play.scope(root) for root in roots]))))
+    places = [place for place in play.program.places if place.above and place.above[0].id in roots]
+    products = [p for p in places if isinstance(p.node, Statement) and is_product(p.node)]
+    found = [lay_out_operand(play, place, fixed, "which every block of rows reads") for place in products]
+    return [decision for decision in found if decision]
+
+
+def _join(
+    play: Play, roots: list[str], passed: list[str], room: int, moved: int
+) -> tuple[str, int, int] | None:
+    """Join the nests in blocks; the root of all, the rows of a block, and the bytes that it passes on. None
+    where a move that this needs is not legal."""
+    sizes = _common([play.scope(root) for root in roots])
+    each = moved // prod(sizes)
+    rows = largest_divisor(sizes[-1], max(1, min(MOST_ROWS, room // max(each, 1))))
+    if sizes[-1] * each <= room and len(sizes) > 1:
+        rows = sizes[-1]
+    if rows < min(LEAST_ROWS, sizes[-1]):
+        return None
+    depth = len(sizes) - (rows == sizes[-1])
+    (first,) = play.program.paths[roots[0]]
+    for root in roots:
+        split(play, chain(play, root)[len(sizes) - 1], rows)
+    root = play.program.body[first].id
+    for _ in roots[1:]:
+        place = root
+        for level in range(depth):
+            if play.may("join_scopes", place) is None:
+                return None
+            if level + 1 < depth:
+                place = play.scope(place).body[0].id
+    for array in passed:
+        _, nests = _innermost(play.node(root))
+        writers = [node.id for node in nests if array in node_writes(node)]
+        made = play.may("stage_write", writers[0], array=array) if len(writers) == 1 else None
+        if made is None or not inline_everywhere(play, array):
+            return None
+        for k in range(depth):
+            play.may("reuse_dims", made.buffers[0], dim=k)
+    return root, rows, each * rows
