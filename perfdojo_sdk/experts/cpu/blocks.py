@@ -46,7 +46,7 @@ def join_row_blocks(play: Play, target: Target) -> list[Decision]:
             continue
         kept = play.trace
         copied = _lay_out(play, roots)
-        found = _join(play, roots, passed, room, moved)
+        found = _join(play, roots, passed, room)
         numbers = {"bytes passed on": moved, "nests": len(roots)}
         if found is None:
             play.trace = kept
@@ -144,19 +144,18 @@ def _lay_out(play: Play, roots: list[str]) -> list[Decision]:
     return [decision for decision in found if decision]
 
 
-def _join(
-    play: Play, roots: list[str], passed: list[str], room: int, moved: int
-) -> tuple[str, int, int] | None:
+def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[str, int, int] | None:
     """Join the nests in blocks; the root of all, the rows of a block, and the bytes that it passes on. None
     where a move that this needs is not legal."""
     sizes = _common([play.scope(root) for root in roots])
-    each = moved // prod(sizes)
+    # A nest reads one large array and writes another one; what is not in use gives way.
+    each = sum(sorted(_bytes(play.program, array) for array in passed)[-2:]) // prod(sizes)
     rows = largest_divisor(sizes[-1], max(1, min(MOST_ROWS, room // max(each, 1))))
     if sizes[-1] * each <= room and len(sizes) > 1:
         rows = sizes[-1]
-    if rows < min(LEAST_ROWS, sizes[-1]):
-        return None
     depth = len(sizes) - (rows == sizes[-1])
+    if depth == 0 or rows < min(LEAST_ROWS, sizes[-1]):
+        return None
     (first,) = play.program.paths[roots[0]]
     for root in roots:
         split(play, chain(play, root)[len(sizes) - 1], rows)

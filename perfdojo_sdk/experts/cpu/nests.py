@@ -39,8 +39,8 @@ from perfdojo_sdk.search.play import Play
 #: Rows that are added to results in a cache at a time: each result is then loaded and stored once for all.
 ROWS = 8
 
-#: Steps of a scan whose operand is copied, for all rows that go in step, before it is used.
-BLOCK = 64
+#: Lines that a set of the first cache surely holds; rows of a scan that go in step use no more of any set.
+WAYS = 8
 
 #: Strips of a transposing copy: iterations for threads to share.
 STRIPS = 32
@@ -190,7 +190,7 @@ def _plan_scan(work: Work, node: Scope) -> NestPlan | None:
     (along,), row = carried, max(rows, key=lambda level: work.sizes[level])
     apart = abs(work.strides[0][row] or 0) * BYTES[work.statement.dtype]
     places, arrays = PAGE // gcd(apart, PAGE), len(work.strides) - 1
-    in_step = 2 * MOST_ROWS if 2 * MOST_ROWS * arrays <= MOST_ROWS * places else MOST_ROWS
+    in_step = next(n for n in (16, 8, 4, 2, 1) if n * arrays <= WAYS * places or n == 1)
     in_step = min(in_step, work.sizes[row])
     outer = tuple(level for level in range(len(work.sizes)) if level not in (along, row))
     numbers = {
@@ -233,7 +233,7 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
     outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]
     if plan.carried >= 0:
         arrange(play, [loops[level] for level in plan.order])
-        _rows_in_step(play, statement, lane, plan.in_step, width)
+        _rows_in_step(play, lane, plan.in_step)
     elif plan.across >= 0:
         arrange(play, [loops[level] for level in plan.order])
         _in_squares(play, statement, loops[plan.across], lane, width)
@@ -303,25 +303,9 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
                 _in_vectors(play, columns_of_square, width)
 
 
-def _rows_in_step(play: Play, statement: Statement, rows: str, in_step: int, width: int) -> None:
-    """Interleave rows of a scan. Where they fill few sets of a cache, so many lines of what they read would
-    drive each other out: blocks of it are copied first."""
+def _rows_in_step(play: Play, rows: str, in_step: int) -> None:
+    """Interleave rows of a scan, written out."""
     for part in cut_off_rest(play, rows, in_step):
         few = split(play, part, in_step)[-1]
-        along = chain(play, few)[1]
         move_inward(play, few, 1)
-        inner = chain(play, along)[-1]
-        if in_step > MOST_ROWS:
-            play.annotate(inner, play.written_out)
-            continue
-        others = [read.array for read in statement.reads if read.array != statement.target.array]
-        for some in cut_off_rest(play, along, BLOCK):
-            block = split(play, some, BLOCK)[-1]
-            for array in dict.fromkeys(others):
-                copied = play.stage("stage_read", block, array)
-                play.must(
-                    "reorder_dims", copied.buffer, dim=len(play.program.buffer_of[copied.buffer].shape) - 2
-                )
-                play.must("swap_scopes", copied.copy)
-                _in_vectors(play, chain(play, copied.copy)[-1], width)
-            play.annotate(play.scope(block).body[0].id, play.written_out)
+        play.annotate(few, play.written_out)
