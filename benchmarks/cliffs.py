@@ -111,7 +111,8 @@ class Race:
     def _call(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Callable[[], Any]:
         tensors = {name: self.torch.from_numpy(value) for name, value in inputs.items()}
         functional = self.torch.nn.functional
-        return lambda: made.function(functional, **tensors)
+        # PyTorch may keep an operand's strides in its result; both sides give an array of rows.
+        return lambda: made.function(functional, **tensors).contiguous()
 
     def _peers(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:
         peers = {"eager": self._call(made, inputs)}

@@ -225,7 +225,7 @@ class Flow:
             return time.intersect_domain(accesses.domain())
 
         hidden_from = _before(time, sinks, hiding)
-        found = hidden_from.subtract(hidden_from.apply_range(at(hiding).lex_gt_union_map(at(hiding))))
+        found = hidden_from.subtract(hidden_from.apply_range(_before(time, hiding, hiding)))
         if kept is None:
             return found
         since = _before(time, sinks, kept).subtract(
