@@ -35,6 +35,14 @@ y f32 [6,10] heap
 """
 OVERLAP = BORDERS.replace("t[{0},9] = 1", "t[{0},8] += 1\n| t[{0},9] = 1")
 MISSING = BORDERS.replace("| t[{0},9] = 1\n", "")
+#: Even and odd columns, written apart.
+PHASES = """kernel phases(x) -> y
+x f32 [6,10] heap
+y f32 [6,10] heap
+
+6 5 y[{0},{1}*2] = x[{0},{1}]
+6 5 y[{0},{1}*2+1] = x[{0},{1}*2] * 3
+"""
 CHOSEN = """kernel chosen(x, k) -> y
 x f32 [4] heap
 k i32 [4] heap
@@ -62,6 +70,9 @@ def test_statements_that_write_cells_apart_have_flows_of_their_own() -> None:
     # y's statement reads t in each of its three flows.
     assert _groups(BORDERS) == [2, 2, 3]
     assert _groups(OVERLAP) == [2, 2, 4]
+    assert _groups(PHASES) == [1, 1]
+    assert _groups(PHASES.replace("6 5 y[{0},{1}*2]", "6 4 y[{0},{1}*2]")) == [1, 1]
+    assert _groups(PHASES.replace("6 5 y[{0},{1}*2]", "6 3 y[{0},{1}*3]")) == []
     assert _groups(CHOSEN) == []
 
 
@@ -96,7 +107,7 @@ def _compare(program: Program, monkeypatch: pytest.MonkeyPatch) -> int:
     return sum(len(through) > 1 for through, _ in grouped.values())
 
 
-@pytest.mark.parametrize("text", [BORDERS, OVERLAP, MISSING, CHOSEN])
+@pytest.mark.parametrize("text", [BORDERS, OVERLAP, MISSING, PHASES, CHOSEN])
 def test_programs_by_hand(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     _compare(parse(text), monkeypatch)
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, starmap
+from math import gcd
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
@@ -23,7 +24,8 @@ Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
 """``own``: an accumulation reads what it adds onto. ``may``: a write of one of several cells, which a
 run-time index chooses; it also has an ``own`` read of each of them, whose value it keeps or replaces."""
 
-Box: TypeAlias = tuple[tuple[int, int], ...]
+Box: TypeAlias = tuple[tuple[int, int, int], ...]
+"""Of each subscript: the least and the greatest value, and a number that divides the distance of any two."""
 
 Mode: TypeAlias = OneOf["last", "terms"]
 """The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:
@@ -38,7 +40,7 @@ class Touch(NamedTuple):
     cell: tuple[str, ...]
     """Subscripts as isl text."""
     box: Box
-    """Bounds of each subscript."""
+    """The values that each subscript takes."""
     choices: tuple[int, ...] = ()
     """Numbers of values of the run-time indices, which are further iterators in ``cell``."""
 
@@ -125,10 +127,13 @@ def _near(leaf: Leaf, groups: list[list[Leaf]]) -> tuple[list[list[Leaf]], list[
 def _meet(one: Leaf, other: Leaf) -> bool:
     """False if no cell is in a box of both."""
     pairs = ((a.box, b.box) for a in one.touches for b in other.touches)
-    return any(
-        all(low <= last and first <= high for (first, last), (low, high) in zip(a, b, strict=True))
-        for a, b in pairs
-    )
+    return any(all(starmap(_common, zip(a, b, strict=True))) for a, b in pairs)
+
+
+def _common(one: tuple[int, int, int], other: tuple[int, int, int]) -> bool:
+    """False if two subscripts have no value in common."""
+    (first, last, step), (low, high, pace) = one, other
+    return low <= last and first <= high and (low - first) % (gcd(step, pace) or 1) == 0
 
 
 def _only(nests: tuple[Nest, ...], statements: frozenset[str]) -> tuple[Nest, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from math import gcd
 from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
@@ -137,10 +138,11 @@ class ProgramSets:
         return tuple(found), tuple(choices)
 
     def box(self, access: Access, sizes: tuple[int, ...]) -> Box:
-        """Bounds of each subscript of the cell."""
+        """The values that each subscript of the cell takes."""
         buffer = self.program.buffer_of[access.array]
-        copies = [(0, sizes[level] - 1) for level in self.private_levels(buffer)]
-        return (*copies, *(access.subscripts[k].bounds(sizes) for k in buffer.materialised))
+        copies = [AffineExpr.level(level) for level in self.private_levels(buffer)]
+        forms = (*copies, *(access.subscripts[k] for k in buffer.materialised))
+        return tuple((*form.bounds(sizes), _step(form)) for form in forms)
 
     def choices(self, name: str) -> tuple[int, ...]:
         """Numbers of values of the run-time indices at which a statement writes."""
@@ -206,7 +208,7 @@ class ProgramSets:
         """The caller's values of an array that is input and output, as a write before the program."""
         for array in self.program.in_out.intersection(buffer.arrays):
             name, cell = f"I_{array}", tuple(f"i{k}" for k in range(len(buffer.shape)))
-            box = tuple((0, size - 1) for size in buffer.shape)
+            box = tuple((0, size - 1, 1) for size in buffer.shape)
             yield Leaf(name, Domain(buffer.shape), None, (Touch(name, "write", cell, box),))
 
     def _final(self, buffer: Buffer) -> Final | None:
@@ -293,6 +295,11 @@ class ProgramSets:
         """The leaf of an expression that a reader's name stands for."""
         name, _, number = reader.rpartition("_")
         return list(expression_leaves(self.by_name[name].statement.value))[int(number)]
+
+
+def _step(form: AffineExpr) -> int:
+    """A number that divides the distance of any two values of the form."""
+    return 1 if form.quotients else gcd(*form.coefficients.values())
 
 
 def _accumulates(touches: tuple[Touch, ...], statement: Statement) -> str | None:

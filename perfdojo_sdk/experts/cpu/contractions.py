@@ -392,7 +392,7 @@ class _Panel:
         """
         play = self.moves
         body = play.scope(chain(play, head)[-1]).body
-        (total,) = (child for child in body if isinstance(child, Scope))
+        total = _only_sum(body)
         panel_row = self.piece.wide * self.piece.width * self.cell * len(self.plan.columns)
         share = LOOSE if self.in_place else 2
         most = self.second_cache // share // panel_row // prod(total.leaves[0].sizes[1:])
@@ -447,7 +447,7 @@ class _Panel:
         """Let the sums of a tile accumulate in registers; the outermost scope of the sums."""
         play, depth = self.moves, self.tile_depth
         body = play.scope(chain(play, tile)[depth - 1]).body
-        (total,) = (child for child in body if isinstance(child, Scope))
+        total = _only_sum(body)
         for array in dict.fromkeys(leaf.statement.target.array for leaf in total.leaves):
             play.must("stage_accumulator" if self.blocked else "stage_write", tile, array=array)
         sums = tile
@@ -501,6 +501,14 @@ class _Panel:
             and width > self.piece.wide * self.piece.width
             and width * plan.steps * self.cell > self.first_cache // 2
         )
+
+
+def _only_sum(body: Sequence[Node]) -> Scope:
+    """The loops over the sums of a nest; :class:`MoveError` where sums of several lengths share it."""
+    sums = [child for child in body if isinstance(child, Scope)]
+    if len(sums) > 1:
+        raise MoveError("PD-T001", "sums of several lengths share a nest, and cannot share a tile")
+    return sums[0]
 
 
 # -- walking about nests -----------------------------------------------------------------------------

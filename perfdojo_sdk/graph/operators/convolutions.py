@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from dataclasses import dataclass
+from itertools import product
+from math import gcd, prod
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
@@ -11,7 +13,10 @@ from perfdojo_sdk.graph.operators import windows
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.shapes import affine
-from perfdojo_sdk.graph.writer import Writer, computed_in, levels
+from perfdojo_sdk.graph.writer import Place, Writer, computed_in, levels
+
+#: Most nests that a transposed convolution is written as: one for each phase of its strides.
+MOST_NESTS = 16
 
 
 def conv(
@@ -83,7 +88,11 @@ def conv_transpose(
     output_padding: Sequence[int],
     output_shape: Sequence[int],
 ) -> Value:
-    """The gradient of a convolution by its image: each element adds a scaled filter to the result."""
+    """The gradient of a convolution by its image: each element adds a scaled filter to the result.
+
+    Results that see the same taps make a nest, in which each is a sum of its own; with strides so large that
+    there would be many such nests, elements are added to where they belong.
+    """
     dtype = same_dtype(x, w, *([bias] if bias else []))
     if x.rank < 3 or w.rank != x.rank or group < 1 or x.shape[1] != w.shape[0] or w.shape[0] % group:
         raise Malformed(f"a transposed convolution of {x.text} and {w.text} in {group} groups")
@@ -91,35 +100,124 @@ def conv_transpose(
     strides, dilations = list(strides) or [1] * rank, list(dilations) or [1] * rank
     more = list(output_padding) or [0] * rank
     begins, outputs = _transposed(x, w, strides, dilations, list(pads), auto_pad, more, list(output_shape))
-    channels, filters = x.shape[1] // group, w.shape[1]
-    shape = (x.shape[0], filters * group, *outputs)
+    shape = (x.shape[0], w.shape[1] * group, *outputs)
     k = Writer(b, f"conv_transpose{rank}d")
     image, taps_of = k.read(x), k.read(w)
     kind = computed_in(dtype)
     total = k.write(shape, dtype) if kind == dtype else k.local(shape, kind)
-    plain = levels(rank + 2)
-    start = k.read(bias).load(["{1}"]) if bias else "0"
-    k.nest(shape, f"{total(plain)} = {start}")
+    start = k.read(bias) if bias else None
+    if prod(strides) <= MOST_NESTS:
+        sizes = zip(x.shape[2:], w.shape[2:], strides, dilations, begins, outputs, strict=True)
+        for phases in product(*[_phases(*dimension) for dimension in sizes]):
+            _gather(k, image, taps_of, total, start, phases, group)
+    else:
+        steps = list(zip(strides, dilations, begins, outputs, strict=True))
+        _scatter(k, image, taps_of, total, start, steps, group)
+    if kind != dtype:
+        y, plain = k.write(shape, dtype), levels(rank + 2)
+        k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
+    return k.done()[0]
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """The results of a transposed convolution along one dimension that see the same taps: every
+    ``stride``-th, from ``first`` on. Position a sees element ``a + shift - j * back`` at tap
+    ``tap + j * between``."""
+
+    first: int
+    stride: int
+    positions: int
+    taps: int
+    tap: int
+    between: int
+    shift: int
+    back: int
+    size: int
+    """Elements of the image."""
+
+    def guards(self, position: str, tap: str) -> list[str]:
+        """Conditions under which a tap is in the image; none that always hold."""
+        text = affine((position, 1), (tap, -self.back))
+        low = self.shift - (self.taps - 1) * self.back
+        high = self.positions - 1 + self.shift
+        found = [f"{text} >= {-self.shift}"] if low < 0 else []
+        return found + ([f"{text} < {self.size - self.shift}"] if high >= self.size else [])
+
+
+def _phases(size: int, kernel: int, stride: int, dilation: int, begin: int, output: int) -> list[_Phase]:
+    """The phases of one dimension: as many as the stride, or as there are results."""
+    common = gcd(stride, dilation)
+    found = []
+    for first in range(min(stride, output)):
+        taps = [t for t in range(kernel) if (first + begin - t * dilation) % stride == 0]
+        tap = taps[0] if taps else 0
+        shift = (first + begin - tap * dilation) // stride
+        positions = -(-(output - first) // stride)
+        between, back = stride // common, dilation // common
+        found.append(_Phase(first, stride, positions, len(taps), tap, between, shift, back, size))
+    return found
+
+
+def _gather(
+    k: Writer,
+    image: Place,
+    filters: Place,
+    total: Place,
+    start: Place | None,
+    phases: Sequence[_Phase],
+    group: int,
+) -> None:
+    """One nest: the results of these phases, each the sum of what it sees."""
+    rank, per_group, channels = len(phases), filters.shape[1], image.shape[1] // group
+    outer = [image.shape[0], *([group] if group > 1 else []), per_group, *(p.positions for p in phases)]
+    first = len(outer)
+    filter_ = affine(("{1}", per_group), ("{2}", 1)) if group > 1 else "{1}"
+    channel = affine(("{1}", channels), (f"{{{first}}}", 1)) if group > 1 else f"{{{first}}}"
+    within = "{2}" if group > 1 else "{1}"
+    positions, taps = levels(rank, first - rank), levels(rank, first + 1)
+    ways = list(zip(phases, positions, taps, strict=True))
+    places = [affine((p, 1), (t, -phase.back), phase.shift) for phase, p, t in ways]
+    chosen = [affine((t, phase.between), phase.tap) for phase, _, t in ways]
+    names = ["{0}", filter_, *(affine((p, phase.stride), phase.first) for phase, p, _ in ways)]
+    guards = [condition for phase, p, t in ways for condition in phase.guards(p, t)]
+    term = f"{image.load(['{0}', channel, *places])} * {filters.load([channel, within, *chosen])}"
+    k.nest(
+        outer,
+        f"{total(names)} = {start.load([filter_]) if start else '0'}",
+        ([channels, *(p.taps for p in phases)], f"{total(names)} += {term}{windows.condition(guards)}"),
+    )
+
+
+def _scatter(
+    k: Writer,
+    image: Place,
+    filters: Place,
+    total: Place,
+    start: Place | None,
+    steps: Sequence[tuple[int, int, int, int]],
+    group: int,
+) -> None:
+    """Two nests: the start of all results, and what each element adds to them. ``steps``: stride, dilation,
+    padding in front and results of each dimension."""
+    rank, per_group, channels = len(steps), filters.shape[1], image.shape[1] // group
+    k.nest(total.shape, f"{total(levels(rank + 2))} = {start.load(['{1}']) if start else '0'}")
     # Loops: image, group, filter, channel, positions, taps.
     positions, taps = levels(rank, 4), levels(rank, 4 + rank)
     channel = affine(("{1}", channels), ("{3}", 1)) if group > 1 else "{3}"
     places, guards = [], []
-    for n, (p, t) in enumerate(zip(positions, taps, strict=True)):
-        text = affine((p, strides[n]), (t, dilations[n]))
-        reach = (x.shape[2 + n] - 1) * strides[n] + (w.shape[2 + n] - 1) * dilations[n] - begins[n]
-        places.append(affine((p, strides[n]), (t, dilations[n]), -begins[n]))
-        guards += [f"{text} >= {begins[n]}"] if begins[n] > 0 else []
-        guards += [f"{text} < {outputs[n] + begins[n]}"] if reach >= outputs[n] else []
-    filter_ = affine(("{1}", filters), ("{2}", 1)) if group > 1 else "{2}"
-    product = f"{image.load(['{0}', channel, *positions])} * {taps_of.load([channel, '{2}', *taps])}"
+    for n, (stride, dilation, begin, output) in enumerate(steps):
+        text = affine((positions[n], stride), (taps[n], dilation))
+        reach = (image.shape[2 + n] - 1) * stride + (filters.shape[2 + n] - 1) * dilation - begin
+        places.append(affine((positions[n], stride), (taps[n], dilation), -begin))
+        guards += [f"{text} >= {begin}"] if begin > 0 else []
+        guards += [f"{text} < {output + begin}"] if reach >= output else []
+    filter_ = affine(("{1}", per_group), ("{2}", 1)) if group > 1 else "{2}"
+    term = f"{image.load(['{0}', channel, *positions])} * {filters.load([channel, '{2}', *taps])}"
     k.nest(
-        [shape[0], group, filters, channels, *x.shape[2:], *w.shape[2:]],
-        f"{total(['{0}', filter_, *places])} += {product}{windows.condition(guards)}",
+        [image.shape[0], group, per_group, channels, *image.shape[2:], *filters.shape[2:]],
+        f"{total(['{0}', filter_, *places])} += {term}{windows.condition(guards)}",
     )
-    if kind != dtype:
-        y = k.write(shape, dtype)
-        k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
-    return k.done()[0]
 
 
 def _transposed(
