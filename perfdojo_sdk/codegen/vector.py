@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from perfdojo_sdk.codegen.c import SUPPORT, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE
-from perfdojo_sdk.codegen.lockstep import LaneEmitter
+from perfdojo_sdk.codegen.lockstep import LaneEmitter, emit_groups
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
 from perfdojo_sdk.codegen.registers import Registers, assign
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
 from perfdojo_sdk.core.geometry import is_copy, lane_stride, transposed_copy
+from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -105,6 +106,10 @@ class VectorEmitter(LaneEmitter):
 
     def visit_claimed(self, scope: Scope, point: Point) -> bool:
         suffix = self.dialect.suffixes.get(scope.suffix)
+        grouped = grouped_sum(self.program, scope, point.level - 1, self.dialect) if suffix else None
+        if grouped and not any(map(self.is_named, grouped.factors)):
+            emit_groups(self, scope, grouped, point)
+            return True
         copy = transposed_copy(self.program, scope, point.level - 1) if suffix and suffix.transposes else None
         if copy is None or copy.dtype != VECTOR_DTYPE or any(map(self.is_named, (copy.target, *copy.reads))):
             return False
