@@ -11,14 +11,16 @@ the tile does not divide are cut, and each part is a tile of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import gcd, prod
 
+from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Read, performs
 from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.groups import factors_in
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -29,6 +31,7 @@ from perfdojo_sdk.experts.cpu.steps import (
     share_out,
     split,
     transpose,
+    use_groups,
     use_lanes,
     write_out,
 )
@@ -68,11 +71,18 @@ class Product:
     target: Access
     one: Access
     other: Access
-    steps: int
-    """Iterations of the reduction."""
-    last: int
-    """Iterations of its innermost loop."""
-    dtype: str
+    sizes: tuple[int, ...]
+    """Iterations of the loops of the reduction."""
+    statement: Statement
+
+    @property
+    def steps(self) -> int:
+        """Iterations of the reduction."""
+        return prod(self.sizes)
+
+    @property
+    def dtype(self) -> str:
+        return self.statement.dtype
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,8 @@ class Nest:
     loops: tuple[Scope, ...]
     body: tuple[Node, ...]
     products: tuple[Product, ...]
+    group: Group | None = None
+    """What an instruction adds up in each lane: the innermost loop of the reduction."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -106,6 +118,8 @@ class Plan:
     """Operand b of each product."""
     must_pack: bool
     """True if the lanes are no neighbours in b."""
+    may_pack: bool
+    """True if packing makes no cell twice."""
     may_stay: bool
     """True if the rows of b may be read in place: they do not all begin in a few sets of a cache."""
     scattered: bool
@@ -152,12 +166,44 @@ def _products(scope: Scope) -> list[Product] | None:
     for statement, sizes in scope.leaves:
         value = statement.value
         factors = value.arguments if performs(value, "mul") else ()
-        accesses = [f.access for f in factors if isinstance(f, Read)]
+        stored = [f.argument if isinstance(f, Cast) else f for f in factors]
+        accesses = [f.access for f in stored if isinstance(f, Read)]
         if statement.accumulate != "add" or len(accesses) != 2:
             return None
         one, other = accesses
-        found.append(Product(statement.target, one, other, prod(sizes), sizes[-1], statement.dtype))
+        found.append(Product(statement.target, one, other, sizes, statement))
     return found
+
+
+def in_groups(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
+    """The contraction with the innermost loop of the reduction cut into groups that an instruction adds up, for
+    each loop along which one operand has neighbours."""
+    for suffix in start.rules.dialect.suffixes.values():
+        for group in suffix.groups:
+            for level in range(len(nest.products[0].sizes)):
+                play = Play(start.trace.root, start.rules, start.most)
+                play.trace = start.trace
+                if all(factors_in(p.statement, group) for p in nest.products) and (
+                    cut_nest := _cut_into_groups(play, nest, group, level)
+                ):
+                    yield play, cut_nest
+
+
+def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest | None:
+    """The nest after its loop of this level, counted from the outermost of the reduction, was cut into groups."""
+    sums = [node for node in nest.body if isinstance(node, Scope)]
+    loops = chain(play, sums[0].id)
+    program, depth = play.program, len(nest.loops) + level
+    if len(sums) > 1 or len(loops) <= level or play.scope(loops[level]).size % group.size:
+        return None
+    for product in nest.products:
+        buffers = {a: program.buffer_of[a.array] for a in (product.one, product.other)}
+        if all(lane_stride(buffer, a.subscripts, depth) != 1 for a, buffer in buffers.items()):
+            return None
+    inner = split(play, loops[level], group.size)[-1]
+    move_inward(play, inner, len(loops) - 1 - level)
+    found = find_nest(play.program.body[0])
+    return None if found is None else replace(found, group=group)
 
 
 def gather_sums(play: Play, root: str) -> None:
@@ -210,9 +256,19 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     columns = tuple(b for _, b in filter(None, operands))
     strides = [lane_stride(program.buffer_of[b.array], b.subscripts, lane) for b in columns]
     must_pack = any(stride != 1 for stride in strides)
-    if must_pack and not all(_cells_differ(b) for b in columns):
+    size = nest.group.size if nest.group else 1
+    if nest.group:
+        last = len(nest.sizes) + len(nest.products[0].sizes) - 1
+        rows_apart = (lane_stride(program.buffer_of[a.array], a.subscripts, last) for a, _ in filter(None, operands))
+        if any(stride != 1 for stride in rows_apart):
+            return None
+        inside_group = [lane_stride(program.buffer_of[b.array], b.subscripts, last) for b in columns]
+        must_pack = strides != [size] * len(columns) or inside_group != [1] * len(columns)
+    depth = (*nest.sizes, *nest.products[0].sizes)
+    may_pack = all(_cells_differ(b, depth) for b in columns)
+    if must_pack and not may_pack:
         return None
-    rows = [program.buffer_of[b.array].shape[-1] * BYTES[nest.dtype] for b in columns]
+    rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     sizes, figures = nest.sizes, target.capabilities
     lanes = figures.lanes.get(nest.dtype, 0)
@@ -226,14 +282,16 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
         lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
     )
     steps = nest.products[0].steps
-    cost = steps * tiling.cost * prod(sizes[l] for l in others)
+    cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
     if any(_walks_far(program, a) for a, _ in filter(None, operands)):
         cost *= 2
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
         cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around)
-    return Plan(row, lane, around, inside, columns, must_pack, may_stay, scattered, steps, tiling, cost)
+    return Plan(
+        row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost
+    )
 
 
 def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
@@ -244,9 +302,18 @@ def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | 
     return None
 
 
-def _cells_differ(access: Access) -> bool:
-    """True if packing makes no cell twice: each subscript is one iterator."""
-    return all(len(s.terms) <= 1 for s in access.subscripts)
+def _cells_differ(access: Access, sizes: tuple[int, ...]) -> bool:
+    """True if packing makes no cell twice: each subscript counts its iterators like digits of a number."""
+    return all(_counts(subscript, sizes) for subscript in access.subscripts)
+
+
+def _counts(form: AffineExpr, sizes: tuple[int, ...]) -> bool:
+    most = 0
+    for level, step in sorted(form.terms, key=lambda term: abs(term[1])):
+        if abs(step) <= most:
+            return False
+        most += abs(step) * (sizes[level] - 1)
+    return not form.quotients
 
 
 def _walks_far(program: Program, access: Access) -> bool:
@@ -270,7 +337,7 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
         strides = [
             lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
         ]
-        width = min(lanes, product.last) if all(stride in (0, 1) for stride in strides) else 1
+        width = min(lanes, product.sizes[-1]) if all(stride in (0, 1) for stride in strides) else 1
         cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
     return cost
 
@@ -283,16 +350,16 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     found = gathered(root, rules)
     if found is None:
         return []
-    start, nest = found
     plays: list[Play] = []
-    for plan in plans(start.program, nest, target):
-        for play in _packed_and_in_place(start, nest, plan, target):
-            for windows in panel_ways(root, target):
-                mapped = Play(root, rules)
-                mapped.trace = play.trace
-                map_to_hardware(mapped, target, windows)
-                if all(mapped.program != other.program for other in plays):
-                    plays.append(mapped)
+    for start, nest in (*in_groups(*found), found):
+        for plan in plans(start.program, nest, target):
+            for play in _packed_and_in_place(start, nest, plan, target):
+                for windows in panel_ways(root, target):
+                    mapped = Play(root, rules)
+                    mapped.trace = play.trace
+                    map_to_hardware(mapped, target, windows)
+                    if all(mapped.program != other.program for other in plays):
+                        plays.append(mapped)
     return plays
 
 
@@ -320,6 +387,7 @@ def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
     wishes = dict(open_panel_windows(play, target, windows))
     contract(play)
     transpose(play)
+    use_groups(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
     for scope in [node for node in play.program.body if isinstance(node, Scope)]:
@@ -347,7 +415,7 @@ def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target, in_plac
     lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
     packs = False
     for piece, lane in zip(pieces, lanes, strict=True):
-        panel = _Panel(play, plan, piece, target, BYTES[nest.dtype], in_place)
+        panel = _Panel(play, plan, piece, target, nest, in_place)
         panel.play(lane)
         packs = packs or panel.packs
     return packs
@@ -357,9 +425,13 @@ class _Panel:
     """The moves on one piece of the lanes: panels of operand b that all rows pass."""
 
     def __init__(
-        self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int, in_place: bool
+        self, play: Play, plan: Plan, piece: Piece, target: Target, nest: Nest, in_place: bool
     ) -> None:
-        self.moves, self.plan, self.piece, self.cell, self.in_place = play, plan, piece, cell, in_place
+        self.moves, self.plan, self.piece, self.in_place = play, plan, piece, in_place
+        self.cell = max(BYTES[play.program.buffer_of[b.array].dtype] for b in plan.columns)
+        self.result = BYTES[nest.dtype]
+        self.grouped = int(nest.group is not None)
+        """Loops of a group, inside of a register tile."""
         self.first_cache, self.second_cache = near_caches(target)
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
@@ -433,7 +505,7 @@ class _Panel:
         cells = play.scope(nest[0]).size * self.piece.wide * self.piece.width
         if len(nest) > 1:
             cells *= self.plan.tiling.high
-        place = nest[0] if cells * self.cell <= self.first_cache // 2 else nest[-1]
+        place = nest[0] if cells * self.result <= self.first_cache // 2 else nest[-1]
         for array in [name for name in play.program.outputs if name in play.scope(place).touches]:
             move = "stage_accumulator" if self.blocked else "stage_write"
             for copy in play.stage(move, place, array).nests:
@@ -455,10 +527,10 @@ class _Panel:
             top = separate(play, node.id, tile)
             sums = top if node.id == total.id else sums
         nest = chain(play, sums)
-        for reduction in nest[depth:]:
+        for reduction in nest[depth : len(nest) - self.grouped]:
             move_outward(play, [*nest[:depth], reduction])
         # Sums that share a row stay together in it: one value of the row then serves them all.
-        for statement in reversed(play.scope(nest[depth - 1]).body[1:]):
+        for statement in reversed(play.scope(nest[-1 if self.grouped else depth - 1]).body[1:]):
             separate(play, statement.id, nest[depth - 1])
         return nest[depth]
 
@@ -476,7 +548,7 @@ class _Panel:
     def _read_in_order(self, copy: str, place: str, array: str) -> None:
         """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that
         each panel gets several of its lines at once. Panels lie at distances that share a set of a cache."""
-        play, vectors = self.moves, self.tile_depth - 1
+        play, vectors = self.moves, self.tile_depth - 1 + self.grouped
         nest = chain(play, copy)
         steps = len(nest) - vectors - 1
         if play.scope(copy).size != play.scope(place).size or steps < 1:
@@ -491,7 +563,7 @@ class _Panel:
     def _worth_packing(self, array: str, place: str) -> bool:
         """True if rows of the panel lie apart, exceed the first cache and are read again and again."""
         play, plan = self.moves, self.plan
-        if not all(_cells_differ(b) for b in plan.columns):
+        if not plan.may_pack:
             return False
         reads = [t for t in play.scope(place).touches[array] if not t.writes]
         again = prod(reads[0].sizes) // (plan.steps * self.piece.wide * self.piece.width)

@@ -70,6 +70,21 @@ def _transposing(play: Play) -> list[str]:
     return [suffix.name for suffix in play.rules.dialect.suffixes.values() if suffix.transposes]
 
 
+def use_groups(play: Play) -> None:
+    """Let instructions add up products in groups where possible, with the scope around as their lanes."""
+    suffixes = play.rules.dialect.suffixes.values()
+    groups = [suffix for suffix in suffixes if suffix.groups]
+    around = [suffix.name for suffix in suffixes if suffix.around_groups]
+    for scope in play.innermost() if around else ():
+        sizes = {group.size for suffix in groups for group in suffix.groups}
+        if scope.size not in sizes or scope.suffix or len(play.around(scope.id)) == 0:
+            continue
+        kept = play.trace
+        lanes = play.around(scope.id)[-1].id
+        if not any(play.annotate(scope.id, suffix.name) for suffix in groups) or not play.annotate(lanes, around[0]):
+            play.trace = kept
+
+
 def use_lanes(play: Play) -> None:
     """Make vectors of the innermost scopes where possible."""
     for scope in play.innermost():
