@@ -25,7 +25,7 @@ from itertools import count
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import rounding_law
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
@@ -197,12 +197,21 @@ def _numbered(
         case Literal():
             return _Term(("literal", node.text, node.dtype))
         case Cast():
-            return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
+            return _converted(_numbered(node.argument, leaf, readers), node.dtype)
         case Operation():
             arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
             return _Term(("operation", node.name, node.dtype), arguments)
         case _:
             assert_never(node)
+
+
+def _converted(term: _Term, dtype: str) -> _Term:
+    """The term in another dtype. What became a longer integer first, and lost nothing, is converted at once."""
+    if term.head[0] == "cast":
+        source, between = term.arguments[0].head[-1], term.head[-1]
+        if {source, between} <= {*INTEGER_DTYPES} and holds_all(between, source):
+            term = term.arguments[0]
+    return _Term(("cast", dtype), (term,)) if term.head[-1] != dtype else term
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Read, performs
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.groups import factors_in
+from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -39,7 +40,7 @@ from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse
+from perfdojo_sdk.search.passes import contract, fuse, vectorise
 from perfdojo_sdk.search.play import Play
 
 #: Cost of moving one number to or from a strided place, in multiply-adds of vectors.
@@ -175,18 +176,91 @@ def _products(scope: Scope) -> list[Product] | None:
     return found
 
 
-def in_groups(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
-    """The contraction with the innermost loop of the reduction cut into groups that an instruction adds up, for
-    each loop along which one operand has neighbours."""
+def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
+    """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that were
+    converted before; or as it is."""
+    grouped = False
     for suffix in start.rules.dialect.suffixes.values():
         for group in suffix.groups:
-            for level in range(len(nest.products[0].sizes)):
-                play = Play(start.trace.root, start.rules, start.most)
-                play.trace = start.trace
-                if all(factors_in(p.statement, group) for p in nest.products) and (
-                    cut_nest := _cut_into_groups(play, nest, group, level)
-                ):
-                    yield play, cut_nest
+            for found in _in_groups(start, nest, group) if not grouped else ():
+                grouped = True
+                yield found
+    play = _again(start)
+    if any(isinstance(term, Cast) for p in nest.products for term in p.statement.value.terms):
+        converted = _converted(play, nest)
+        if converted is not None:
+            yield play, converted
+            return
+    yield start, nest
+
+
+def _again(start: Play) -> Play:
+    play = Play(start.trace.root, start.rules, start.most)
+    play.trace = start.trace
+    return play
+
+
+def _in_groups(start: Play, nest: Nest, group: Group) -> Iterator[tuple[Play, Nest]]:
+    """The contraction with a loop of the reduction cut into groups, for each loop along which an operand has
+    neighbours; integers that are too short are converted before."""
+    found: Nest | None = nest
+    if not all(factors_in(product.statement, group) for product in nest.products):
+        start = _again(start)
+        found = _converted(start, nest, group)
+    for level in range(len(nest.products[0].sizes)) if found else ():
+        play = _again(start)
+        if found and (cut_nest := _cut_into_groups(play, found, group, level)):
+            yield play, cut_nest
+
+
+def _converted(play: Play, nest: Nest, group: Group | None = None) -> Nest | None:
+    """The contraction of operands that were converted before: to the dtype of the sums or, as far as that loses
+    nothing, to those of a group. None where that is not worth it."""
+    sizes = (*nest.sizes, *nest.products[0].sizes)
+    for product in nest.products:
+        uses = [prod(s for l, s in enumerate(sizes) if l not in a.levels) for a in (product.one, product.other)]
+        casts = [term for term in product.statement.value.terms if isinstance(term, Cast)]
+        if min(uses) < WORTH_PACKING or (group and (len(casts) < 2 or product.dtype != group.total)):
+            return None
+        dtypes = group.factors if group else (product.dtype,) * len(casts)
+        for cast, dtype in zip(casts, dtypes, strict=True):
+            statement = _statement(play, product.statement.id)
+            if dtype not in (cast.dtype, cast.argument.dtype):
+                term = statement.value.terms.index(cast)
+                if not play.may("widen_integer", statement.id, dtype=dtype, term=term):
+                    return None
+                statement = _statement(play, product.statement.id)
+                cast = Cast(cast.argument, dtype)
+            if cast.argument.dtype != dtype:
+                before, term = nest.loops[0].id, statement.value.terms.index(cast)
+                made = play.may("stage_expression", statement.id, before=before, term=term)
+                if not isinstance(made, Staged):
+                    return None
+                _lay_out_like_source(play, made)
+    return find_nest(play.program.body[-1])
+
+
+def _lay_out_like_source(play: Play, made: Staged) -> None:
+    """Give a converted copy of an array the array's order of dimensions, and write it row by row."""
+    loops = chain(play, made.nests[0].top)
+    copy = play.scope(loops[-1]).body[0]
+    assert isinstance(copy, Statement)
+    (source,) = copy.reads
+    buffer = play.program.buffer_of[source.array]
+    steps = {loop: abs(lane_stride(buffer, source.subscripts, k) or 0) for k, loop in enumerate(loops)}
+    order = list(loops)
+    for _ in loops:
+        for k in range(len(order) - 1):
+            if steps[order[k]] < steps[order[k + 1]] and play.may("reorder_dims", made.buffer, dim=k):
+                order[k : k + 2] = order[k + 1], order[k]
+    arrange(play, order)
+    vectorise(play, order[-1])
+
+
+def _statement(play: Play, identifier: str) -> Statement:
+    node = play.node(identifier)
+    assert isinstance(node, Statement)
+    return node
 
 
 def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest | None:
@@ -202,7 +276,7 @@ def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest |
             return None
     inner = split(play, loops[level], group.size)[-1]
     move_inward(play, inner, len(loops) - 1 - level)
-    found = find_nest(play.program.body[0])
+    found = find_nest(play.program.body[-1])
     return None if found is None else replace(found, group=group)
 
 
@@ -351,7 +425,7 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     if found is None:
         return []
     plays: list[Play] = []
-    for start, nest in (*in_groups(*found), found):
+    for start, nest in _forms(*found):
         for plan in plans(start.program, nest, target):
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
