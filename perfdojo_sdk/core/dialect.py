@@ -27,6 +27,8 @@ class Group:
     total: str
     """Dtype of the sum, to which the factors are converted."""
     size: int
+    flushes: bool = False
+    """True if numbers below the normal ones count as zero, which changes precision."""
 
 
 @dataclass(frozen=True)

@@ -111,12 +111,15 @@ class GroupFile(Strict):
     """Dtype of the sum, to which the factors are converted."""
     size: int = Field(ge=2, le=64)
     """Products in a group."""
+    flushes: bool = False
+    """True if numbers below the normal ones count as zero. Such a move is only played where the user allows less
+    precision."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
 
     @property
     def group(self) -> Group:
-        return Group(self.factors, self.total, self.size)
+        return Group(self.factors, self.total, self.size, self.flushes)
 
 
 class SuffixFile(Strict):

@@ -28,7 +28,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
-from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
+from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, holds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Bundle,
@@ -324,8 +324,10 @@ class _Step:
         self.session, self.old, self.new = origins.session, origins.old, origins.new
         parts = (PartialStart, PartialCombine, ScaledCombine, Correction, PointProduct, Bundle)
         in_parts = any(isinstance(o, parts) for o in origins.relation.values())
-        # A move that uses a law may re-associate as well, but only by partial results of its own.
-        self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and in_parts)
+        # A move that uses a law may re-associate as well, but only by partial results of its own, or where it
+        # declares an instruction that adds up a few products in an order of its own.
+        also = in_parts or FLUSHED in laws
+        self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and also)
 
     def check(self) -> None:
         self._check_interface()

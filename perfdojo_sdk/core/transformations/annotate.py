@@ -10,12 +10,14 @@ from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import index_values, lane_stride, most_lanes, transposed_copy
 from perfdojo_sdk.core.groups import far_from_lanes, group_of, inner_group
+from perfdojo_sdk.core.laws import FLUSHED
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
     Facts,
     Kind,
+    Legal,
     Move,
     Parameter,
     Refusal,
@@ -241,11 +243,14 @@ def _transposes(facts: Mapped) -> Refusal | None:
 # -- sums in groups --------------------------------------------------------------------------------
 
 
-def _adds_up_a_group(facts: Mapped) -> Refusal | None:
+def _adds_up_a_group(facts: Mapped) -> Refusal | Legal | None:
     """A scope that adds up groups runs over one of them."""
     groups = facts.suffix.groups
-    if not groups or group_of(facts.only, groups, facts.scope.size) is not None:
+    if not groups:
         return None
+    group = group_of(facts.only, groups, facts.scope.size)
+    if group is not None:
+        return Legal(Kind.CHANGES_PRECISION, frozenset((FLUSHED,))) if group.flushes else None
     known = "; ".join(f"{g.size} of {' by '.join(g.factors)} into {g.total}" for g in groups)
     return Refusal.of(facts.only.id, facts.only.text, head=facts.scope.head, known=known)
 
@@ -418,6 +423,7 @@ class AnnotateScope(Analysed[Mapped]):
             "{head} does not add up a group that the target knows: {known}",
             "split the reduction into groups, of products of elements that are converted to the sum's dtype",
             _adds_up_a_group,
+            semantic=True,
             established_by=("split_scope",),
         ),
         Requirement(

@@ -23,7 +23,7 @@ from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.groups import factors_in
 from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
-from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
@@ -134,7 +134,7 @@ class Plan:
 
 def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
     """The program fused, with sums of one length in shared loops, and the contraction that it then is."""
-    play = Play(root, rules)
+    play = Play(root, rules, rules.most)
     fuse(play)
     if len(play.program.body) != 1 or not isinstance(play.program.body[0], Scope):
         return None
@@ -182,7 +182,8 @@ def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
     grouped = False
     for suffix in start.rules.dialect.suffixes.values():
         for group in suffix.groups:
-            for found in _in_groups(start, nest, group) if not grouped else ():
+            lawful = start.most >= Kind.CHANGES_PRECISION or not group.flushes
+            for found in _in_groups(start, nest, group) if lawful and not grouped else ():
                 grouped = True
                 yield found
     play = _again(start)
@@ -429,7 +430,7 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
         for plan in plans(start.program, nest, target):
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
-                    mapped = Play(root, rules)
+                    mapped = Play(root, rules, rules.most)
                     mapped.trace = play.trace
                     map_to_hardware(mapped, target, windows)
                     if all(mapped.program != other.program for other in plays):
@@ -441,7 +442,7 @@ def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) ->
     """The plan played; twice where its panels are packed and may as well be read where they lie."""
     plays: list[Play] = []
     for in_place in (False, True):
-        play = Play(start.trace.root, start.rules)
+        play = Play(start.trace.root, start.rules, start.most)
         play.trace = start.trace
         try:
             packs = play_contraction(play, nest, plan, target, in_place)

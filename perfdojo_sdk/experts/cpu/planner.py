@@ -53,14 +53,14 @@ class _Planner:
         whole = self._as_a_whole()
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
-        play = Play(self.root, self.rules)
+        play = Play(self.root, self.rules, self.rules.most)
         for rule in (hoist_functions, name_factors, lay_out_operands, split_conditions, distribute):
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
         games: list[Trace] = []
         for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
-            game = Play(self.root, self.rules)
+            game = Play(self.root, self.rules, self.rules.most)
             game.trace = play.trace
             for found in ways:
                 self._join(game, found, number)

@@ -6,7 +6,9 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.groups import group_of
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.hookspecs.types import Target
@@ -73,16 +75,18 @@ def _transposing(play: Play) -> list[str]:
 def use_groups(play: Play) -> None:
     """Let instructions add up products in groups where possible, with the scope around as their lanes."""
     suffixes = play.rules.dialect.suffixes.values()
-    groups = [suffix for suffix in suffixes if suffix.groups]
-    around = [suffix.name for suffix in suffixes if suffix.around_groups]
-    for scope in play.innermost() if around else ():
-        sizes = {group.size for suffix in groups for group in suffix.groups}
-        if scope.size not in sizes or scope.suffix or len(play.around(scope.id)) == 0:
-            continue
-        kept = play.trace
-        lanes = play.around(scope.id)[-1].id
-        if not any(play.annotate(scope.id, suffix.name) for suffix in groups) or not play.annotate(lanes, around[0]):
-            play.trace = kept
+    around = next((suffix.name for suffix in suffixes if suffix.around_groups), "")
+    lawful = play.most >= Kind.CHANGES_PRECISION
+    for suffix in suffixes if around else ():
+        groups = [group for group in suffix.groups if lawful or not group.flushes]
+        for scope in play.innermost() if groups else ():
+            if scope.suffix or not play.around(scope.id) or len(scope.body) > 1:
+                continue
+            kept, lanes = play.trace, play.around(scope.id)[-1].id
+            if group_of(scope.leaves[0].statement, groups, scope.size) is None:
+                continue
+            if not (play.annotate(scope.id, suffix.name) and play.annotate(lanes, around)):
+                play.trace = kept
 
 
 def use_lanes(play: Play) -> None:
