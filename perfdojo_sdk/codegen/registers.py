@@ -64,7 +64,7 @@ def assign(
 
 
 def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> int | None:
-    """The level of the scope around an access whose iterations are lanes; None when there is none with two."""
+    """The level of the scope around an access whose iterations are lanes; None where none has two."""
     scopes = program.ancestors(occurrence.path)
     if len(scopes) > 1 and occurrence.writes and grouped_sum(program, scopes[-2], len(scopes) - 2, dialect):
         return len(scopes) - 2

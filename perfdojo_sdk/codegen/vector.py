@@ -122,7 +122,7 @@ class VectorEmitter(LaneEmitter):
         return self._interleave(scope, copy, point)
 
     def _interleave(self, scope: Scope, copy: Statement, point: Point) -> bool:
-        """Emit a copy of few rows of short elements to groups of four bytes, one of each row, that lie together;
+        """Emit a copy of few rows of short elements to groups of four bytes, with one element of each row;
         false where it is no such copy."""
         (inner,) = scope.body
         assert isinstance(inner, Scope)

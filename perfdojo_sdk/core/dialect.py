@@ -20,7 +20,7 @@ Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
 
 @dataclass(frozen=True)
 class Group:
-    """Products that one instruction adds up in each of its lanes: ``sum += factor * factor``, ``size`` times."""
+    """Products that one instruction adds up in each lane: ``sum += factor * factor``, ``size`` times."""
 
     factors: tuple[str, str]
     """Dtypes of the elements that are multiplied, in the order in which the instruction takes them."""
@@ -51,8 +51,8 @@ class ScopeSuffix:
     groups: tuple[Group, ...] = ()
     """The scope adds up one of these groups of products. Only such a scope gets the suffix."""
     around_groups: bool = False
-    """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If later
-    moves make it another nest, it is written out."""
+    """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If
+    later moves make it another nest, it is written out."""
 
     @property
     def known(self) -> bool:

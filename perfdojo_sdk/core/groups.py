@@ -1,12 +1,12 @@
 """Sums in groups: products of short numbers, a few of which one instruction adds up in each of its lanes.
 
-``16:l 4:d s[{0}] += i32(x[{1}]) * i32(w[{0},{1}])`` is such an instruction: 16 lanes, four products in each. Suffixes
-of a target say so; here is what a nest must be for the instruction to compute it.
+``16:l 4:d s[{0}] += i32(x[{1}]) * i32(w[{0},{1}])`` is such an instruction: 16 lanes, four products in each.
+Suffixes of a target say so; here is what a nest must be for the instruction to compute it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.dialect import Dialect, Group
@@ -43,6 +43,13 @@ def group_of(statement: Statement, groups: Iterable[Group], size: int) -> Group 
     return next((g for g in groups if g.size == size and factors_in(statement, g) is not None), None)
 
 
+def flushes(statement: Statement, above: Sequence[Scope], dialect: Dialect) -> bool:
+    """True if numbers below the normal ones count as zero in the group that a statement adds up."""
+    suffix = dialect.suffixes.get(above[-1].suffix) if above else None
+    group = group_of(statement, suffix.groups, above[-1].size) if suffix else None
+    return group is not None and group.flushes
+
+
 def inner_group(scope: Scope, dialect: Dialect) -> tuple[Scope, Group] | None:
     """The scope inside ``scope`` if it adds up a group and nothing else is there, with the group."""
     inner = scope.body[0]
@@ -56,7 +63,8 @@ def inner_group(scope: Scope, dialect: Dialect) -> tuple[Scope, Group] | None:
 
 
 def grouped_sum(program: Program, scope: Scope, level: int, dialect: Dialect) -> GroupedSum | None:
-    """The sum in groups whose lanes are the iterations of the scope at ``level``, if one instruction computes it.
+    """The sum in groups whose lanes are the iterations of the scope at ``level``, if one instruction computes
+    it.
 
     The lanes are neighbours in the sum, and in each factor neighbouring groups or one and the same.
     """
@@ -75,9 +83,11 @@ def grouped_sum(program: Program, scope: Scope, level: int, dialect: Dialect) ->
     return GroupedSum(statement, group, factors)
 
 
-def far_from_lanes(program: Program, statement: Statement, group: Group, level: int) -> tuple[Access, str] | None:
-    """An access that no instruction makes whose lanes are the iterations at ``level``, each with a group at the
-    next one; with the distances, in cells, that are possible between lanes."""
+def far_from_lanes(
+    program: Program, statement: Statement, group: Group, level: int
+) -> tuple[Access, str] | None:
+    """An access that no instruction makes whose lanes are the iterations at ``level``, each with a group at
+    the next one; with the distances, in cells, that are possible between lanes."""
     for access in (statement.target, *statement.reads):
         buffer = program.buffer_of[access.array]
         apart, inside = (lane_stride(buffer, access.subscripts, level + k) for k in range(2))

@@ -112,8 +112,8 @@ class GroupFile(Strict):
     size: int = Field(ge=2, le=64)
     """Products in a group."""
     flushes: bool = False
-    """True if numbers below the normal ones count as zero. Such a move is only played where the user allows less
-    precision."""
+    """True if numbers below the normal ones count as zero. Such a move is only played where the user allows
+    less precision."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
 

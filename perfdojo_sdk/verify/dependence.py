@@ -206,7 +206,7 @@ def _numbered(
 
 
 def _converted(term: _Term, dtype: str) -> _Term:
-    """The term in another dtype. What became a longer integer first, and lost nothing, is converted at once."""
+    """The term in another dtype; what became a longer integer first, and lost nothing, at once."""
     if term.head[0] == "cast":
         source, between = term.arguments[0].head[-1], term.head[-1]
         if {source, between} <= {*INTEGER_DTYPES} and holds_all(between, source):
@@ -334,6 +334,7 @@ class _Step:
         self._check_origins()
         self._check_instances()
         check_written(self.new)
+        self._check_flushed()
         tracers = {mode: Tracer(self.origins, mode) for mode in self._modes()}
         pairs = list(self._pairs(next(iter(tracers.values()))))
         for mode, tracer in tracers.items():
@@ -520,6 +521,14 @@ class _Step:
         if None in found:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
+
+    def _check_flushed(self) -> None:
+        """Raise :class:`Refuted` where a sum begins to take small numbers for zeros, and no law says so."""
+        for statement in self.new.flushing:
+            origin = self.origins.relation.get(statement)
+            before = origin.statement if isinstance(origin, Instance) else statement
+            if before not in self.old.flushing:
+                self._need(FLUSHED, self.new.describe(statement))
 
     def _check_rounded(self, origin: Instance, place: StatementDomain, old: StatementDomain) -> None:
         """Raise :class:`Refuted` unless each rounding is declared, and of a stored value, not of a sum."""

@@ -44,7 +44,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     walk,
 )
-from perfdojo_sdk.core.groups import group_of
+from perfdojo_sdk.core.groups import flushes
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -457,9 +457,7 @@ class _Emitter:
 
     def flushes(self, statement: Statement, scopes: list[Scope]) -> bool:
         """True if a sum takes numbers below the normal ones for zeros."""
-        suffix = self.dialect.suffixes.get(scopes[-1].suffix) if scopes else None
-        group = group_of(statement, suffix.groups, scopes[-1].size) if suffix else None
-        return self.kind != WIDE and not self.any_order and group is not None and group.flushes
+        return self.kind != WIDE and not self.any_order and flushes(statement, scopes, self.dialect)
 
     def flushed_product(self, statement: Statement) -> str:
         """The product of two such numbers."""

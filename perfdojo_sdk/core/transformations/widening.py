@@ -1,4 +1,4 @@
-"""A conversion of integers in two steps, by way of a dtype that holds every value: no bit of the result changes."""
+"""A conversion of integers in two steps, by way of a dtype that holds every value: no bit changes."""
 
 from __future__ import annotations
 
@@ -59,9 +59,11 @@ class WidenInteger(Analysed[Widening]):
     ``term`` counts the operations and conversions of the value from 0, each before its own arguments.
 
     before:
-        8 s[0] += i32(x[{0}]) * i32(w[{0}])
-    after: widen_integer(c0, dtype=i16, term=1)
-        8 s[0] += i32(i16(x[{0}])) * i32(w[{0}])
+        x i8 [8] heap
+        y i32 [8] heap
+        8 y[{0}] = i32(x[{0}])
+    after: widen_integer(c0, dtype=i16, term=0)
+        8 y[{0}] = i32(i16(x[{0}]))
     """
 
     name = "widen_integer"
@@ -82,7 +84,7 @@ class WidenInteger(Analysed[Widening]):
         Requirement(
             "PD-T622",
             "the dtype between does not hold every value",
-            "{source} is converted to {target}; {dtype} has to be another integer with all values of {source}",
+            "{source} is converted to {target}; {dtype} has to be another integer that holds all of {source}",
             "name a longer integer; a signed one holds a shorter one without a sign",
             _keeps_every_value,
             semantic=True,

@@ -177,8 +177,8 @@ def _products(scope: Scope) -> list[Product] | None:
 
 
 def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
-    """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that were
-    converted before; or as it is."""
+    """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that
+    were converted before; or as it is."""
     grouped = False
     for suffix in start.rules.dialect.suffixes.values():
         for group in suffix.groups:
@@ -215,11 +215,12 @@ def _in_groups(start: Play, nest: Nest, group: Group) -> Iterator[tuple[Play, Ne
 
 
 def _converted(play: Play, nest: Nest, group: Group | None = None) -> Nest | None:
-    """The contraction of operands that were converted before: to the dtype of the sums or, as far as that loses
-    nothing, to those of a group. None where that is not worth it."""
+    """The contraction of operands that were converted before: to the dtype of the sums or, as far as that
+    loses nothing, to those of a group. None where that is not worth it."""
     sizes = (*nest.sizes, *nest.products[0].sizes)
     for product in nest.products:
-        uses = [prod(s for l, s in enumerate(sizes) if l not in a.levels) for a in (product.one, product.other)]
+        operands = (product.one, product.other)
+        uses = [prod(s for l, s in enumerate(sizes) if l not in a.levels) for a in operands]
         casts = [term for term in product.statement.value.terms if isinstance(term, Cast)]
         if min(uses) < WORTH_PACKING or (group and (len(casts) < 2 or product.dtype != group.total)):
             return None
@@ -265,7 +266,7 @@ def _statement(play: Play, identifier: str) -> Statement:
 
 
 def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest | None:
-    """The nest after its loop of this level, counted from the outermost of the reduction, was cut into groups."""
+    """The nest after a loop, counted from the outermost of the reduction, was cut into groups."""
     sums = [node for node in nest.body if isinstance(node, Scope)]
     loops = chain(play, sums[0].id)
     program, depth = play.program, len(nest.loops) + level
@@ -334,11 +335,13 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     size = nest.group.size if nest.group else 1
     if nest.group:
         last = len(nest.sizes) + len(nest.products[0].sizes) - 1
-        rows_apart = (lane_stride(program.buffer_of[a.array], a.subscripts, last) for a, _ in filter(None, operands))
-        if any(stride != 1 for stride in rows_apart):
+        inside = [
+            [lane_stride(program.buffer_of[access.array], access.subscripts, last) for access in pair]
+            for pair in filter(None, operands)
+        ]
+        if any(of_rows != 1 for of_rows, _ in inside):
             return None
-        inside_group = [lane_stride(program.buffer_of[b.array], b.subscripts, last) for b in columns]
-        must_pack = strides != [size] * len(columns) or inside_group != [1] * len(columns)
+        must_pack = any(of_lanes != 1 for _, of_lanes in inside) or any(s != size for s in strides)
     depth = (*nest.sizes, *nest.products[0].sizes)
     may_pack = all(_cells_differ(b, depth) for b in columns)
     if must_pack and not may_pack:
