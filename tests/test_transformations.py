@@ -346,11 +346,18 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
     "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),
     "PD-T163": ("8 4 y[{0},{1}] = x[{0},{1}]", "", [], "annotate_scope(s0, suffix=t)"),
-    "PD-T164": (f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * x[{{0}},{{1}}]", "", [], "annotate_scope(s2, suffix=d)"),
-    "PD-T165": (f"{PAIRS}8 2 y[{{0}}] += f32(a[0]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s2, suffix=d)"),
-    "PD-T166": (f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s1, suffix=l)"),
+    "PD-T164": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * x[{{0}},{{1}}]", "", [], "annotate_scope(s2, suffix=d)",
+    ),
+    "PD-T165": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[0]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s2, suffix=d)",
+    ),
+    "PD-T166": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s1, suffix=l)",
+    ),
     "PD-T167": (
-        f"{PAIRS}8 2:d y[{{0}}] += f32(a[{{1}}]) * f32(c[{{0}},{{1}}])", "", [], "annotate_scope(s1, suffix=l)",
+        f"{PAIRS}8 2:d y[{{0}}] += f32(a[{{1}}]) * f32(c[{{0}},{{1}}])", "", [],
+        "annotate_scope(s1, suffix=l)",
     ),
     "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
     "PD-T302": (LONG, "", [], "split_range(s0, at=1)"),

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, IndexValue, Read, walk
-from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.groups import flushes
+from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.flow import Final, Flow, Leaf, Loop, Mode, Nest, Role, Touch, flow

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
-from dataclasses import replace
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
