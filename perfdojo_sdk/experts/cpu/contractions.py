@@ -23,10 +23,11 @@ from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.groups import factors_in
 from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
-from perfdojo_sdk.core.transformation import Kind, Rules
+from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
+    groups_of,
     largest_divisor,
     near_caches,
     share_out,
@@ -180,12 +181,10 @@ def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
     """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that
     were converted before; or as it is."""
     grouped = False
-    for suffix in start.rules.dialect.suffixes.values():
-        for group in suffix.groups:
-            lawful = start.most >= Kind.CHANGES_PRECISION or not group.flushes
-            for found in _in_groups(start, nest, group) if lawful and not grouped else ():
-                grouped = True
-                yield found
+    for group in groups_of(start):
+        for found in _in_groups(start, nest, group) if not grouped else ():
+            grouped = True
+            yield found
     play = _again(start)
     if any(isinstance(term, Cast) for p in nest.products for term in p.statement.value.terms):
         converted = _converted(play, nest)
@@ -415,7 +414,8 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
         strides = [
             lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
         ]
-        width = min(lanes, product.sizes[-1]) if all(stride in (0, 1) for stride in strides) else 1
+        last = prod(product.sizes[-2:]) if nest.group else product.sizes[-1]
+        width = min(lanes, last) if all(stride in (0, 1) for stride in strides) else 1
         cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
     return cost
 

@@ -177,7 +177,10 @@ class _Planner:
             if way == "contraction":
                 plays = contraction(sub, self.rules, self.target)
                 self._describe_tiles(sub)
-            elif way == "rows":
+            works = [work for facts in facts_of(sub, self.target) for work in facts.works]
+            along = not plays and all(_walks_rows(work, self.target) for work in works)
+            if way == "rows" or (way == "contraction" and along):
+                # A contraction that no tiles pay for is sums of its own, each along rows.
                 plays = play_rows(sub, self.rules, self.target)
                 self._describe_rows(sub)
             if not plays:
