@@ -334,13 +334,13 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     size = nest.group.size if nest.group else 1
     if nest.group:
         last = len(nest.sizes) + len(nest.products[0].sizes) - 1
-        inside = [
+        in_group = [
             [lane_stride(program.buffer_of[access.array], access.subscripts, last) for access in pair]
             for pair in filter(None, operands)
         ]
-        if any(of_rows != 1 for of_rows, _ in inside):
+        if any(of_rows != 1 for of_rows, _ in in_group):
             return None
-        must_pack = any(of_lanes != 1 for _, of_lanes in inside) or any(s != size for s in strides)
+        must_pack = any(of_lanes != 1 for _, of_lanes in in_group) or any(s != size for s in strides)
     depth = (*nest.sizes, *nest.products[0].sizes)
     may_pack = all(_cells_differ(b, depth) for b in columns)
     if must_pack and not may_pack:
