@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from random import Random
 
-from perfdojo_sdk.core.dialect import CORE_DIALECT, CORE_SUFFIXES, Dialect, Location
+from perfdojo_sdk.core.dialect import CORE_DIALECT, CORE_SUFFIXES, Dialect, Group, Location, ScopeSuffix
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Rules, Step
@@ -19,13 +19,17 @@ from perfdojo_sdk.core.transformations import GENERIC
 
 #: The core's language as a CPU target has it, with one location of each kind.
 DIALECT = Dialect(
-    {name: CORE_SUFFIXES[name] for name in "uptv"},
+    {name: CORE_SUFFIXES[name] for name in "uptv"}
+    | {
+        "d": ScopeSuffix("d", "lockstep", "a group", groups=(Group(("bf16", "bf16"), "f32", 2, True),)),
+        "l": ScopeSuffix("l", "sequential", "lanes of groups", around_groups=True),
+    },
     {
         **CORE_DIALECT.locations,
         "reg": Location("reg", "named cells", shared=False, constant_subscripts=True, max_bytes=4096),
         "nt": Location("nt", "a window", shared=False, constant_subscripts=True, copy_out_only=True),
     },
-    lanes={"f32": 16},
+    lanes={"f32": 16, "i64": 8},
     max_unroll=64,
     roundings=frozenset(("bf16", "tf32")),
 )

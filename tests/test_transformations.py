@@ -94,6 +94,7 @@ SQUARED = """4
 4 y[{0}] = q[{0}] + t[{0}]"""
 
 #: code -> (tree, further outputs, moves played first, the refused move)
+PAIRS = "a bf16 [2] heap\nb bf16 [8,8] heap\nc bf16 [8,4] heap\n8 y[{0}] = 0\n"
 REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T101": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=16)"),
     "PD-T102": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=3)"),
@@ -345,6 +346,19 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T244": (HUGE.replace("= x", "= 1 / x"), "", [], "stage_reciprocal(s0, array=x)"),
     "PD-T245": ("8 y[{0}] = 0\n8 y[{0}] = 2 / x[{0}] if {0} >= 2", "", [], "stage_reciprocal(s1, array=x)"),
     "PD-T163": ("8 4 y[{0},{1}] = x[{0},{1}]", "", [], "annotate_scope(s0, suffix=t)"),
+    "PD-T164": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * x[{{0}},{{1}}]", "", [], "annotate_scope(s2, suffix=d)",
+    ),
+    "PD-T165": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[0]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s2, suffix=d)",
+    ),
+    "PD-T166": (
+        f"{PAIRS}8 2 y[{{0}}] += f32(a[{{1}}]) * f32(b[{{0}},{{1}}])", "", [], "annotate_scope(s1, suffix=l)",
+    ),
+    "PD-T167": (
+        f"{PAIRS}8 2:d y[{{0}}] += f32(a[{{1}}]) * f32(c[{{0}},{{1}}])", "", [],
+        "annotate_scope(s1, suffix=l)",
+    ),
     "PD-T301": ("10 y[{0}] = x[{0}]", "", [], "split_range(s0, at=10)"),
     "PD-T302": (LONG, "", [], "split_range(s0, at=1)"),
     "PD-T303": (
@@ -432,6 +446,14 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     ),
     "PD-T604": (SUMMED + "\n4 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
     "PD-T605": ("8 t[{0}] = {0} + 1\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
+    "PD-T621": ("8 y[{0}] = x[{0}] + 1", "", [], "widen_integer(c0, dtype=i16, term=0)"),
+    "PD-T622": (
+        "a i16 [8] heap\n8 y[{0}] = f32(a[{0}])", "", [], "widen_integer(c0, dtype=u32, term=0)",
+    ),
+    "PD-T623": (
+        "a i8 [16] heap\n16:v y[{0}] = f32(a[{0}])", "", [],
+        "widen_integer(c0, dtype=i64, term=0)",
+    ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 

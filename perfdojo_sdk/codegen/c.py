@@ -378,7 +378,7 @@ class CEmitter:
             (statement,) = scope.body
             assert isinstance(statement, Statement), "a lockstep scope holds one statement"
             self.visit_lockstep(scope, statement, point)
-        elif suffix and suffix.unrolled:
+        elif suffix and (suffix.unrolled or suffix.around_groups):
             self.visit_unrolled(scope, point)
         else:
             self.visit_loop(scope, point)

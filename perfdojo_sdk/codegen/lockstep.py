@@ -36,6 +36,7 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
+from perfdojo_sdk.core.groups import GroupedSum
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -104,6 +105,14 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     else:
         # Every lane stores to the same cell, in order, so only the last store counts.
         emitter.visit_statement(statement, point.at(level, count - 1))
+
+
+def emit_groups(emitter: LaneEmitter, scope: Scope, found: GroupedSum, point: Point) -> None:
+    """Emit a sum in groups whose lanes are the iterations of ``scope``; ``point`` stands inside it."""
+    level = point.level - 1
+    width = vector_lanes(emitter.program, found.statement, level, scope.size, emitter.dialect)
+    inside = Point((*point.path, 0), {**point.constants, level + 1: 0})
+    Lanes(emitter, [], scope.size, width, level, inside).grouped(found)
 
 
 def _lane_by_lane(emitter: LaneEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
@@ -239,10 +248,30 @@ class Lanes:
     # -- statements
 
     def _vector_statement(self, statement: Statement) -> None:
-        value, kind = self.emitter._combined(statement), self.kind(statement.dtype)
+        self._store(statement, self.cells(self.emitter._combined(statement)))
+
+    def grouped(self, found: GroupedSum) -> None:
+        """Add up a group of products in each lane, by one instruction."""
+        statement, group = found.statement, found.group
+        before = self._load(statement.target, statement.dtype)
+        factors = [self._group(*pair, group.size) for pair in zip(found.factors, group.factors, strict=True)]
+        name = f"pd_group_{self.made(statement.dtype)}_{'_'.join(group.factors)}"
+        self._store(statement, f"{name}({', '.join([before, *factors])})")
+
+    def _group(self, access: Access, dtype: str, size: int) -> str:
+        """A factor of sums in groups: each lane's elements, or one group for all lanes."""
+        place, kind = f"&{self.emitter.cell(access, self.base)}", f"{dtype}x{self.width * size}"
+        if not self.moves(access):
+            return f"pd_splat_group_{kind}({place})"
+        if self.count < self.width:
+            return f"pd_load_some_{kind}({place}, 0, {self.count * size})"
+        return f"pd_load_{kind}({place})"
+
+    def _store(self, statement: Statement, text: str) -> None:
+        """Write a vector to the target."""
+        kind = self.kind(statement.dtype)
         buffer = self.emitter.program.buffer_of[statement.target.array]
         registers = self.emitter.registers.get(buffer.name)
-        text = self.cells(value)
         line = self.emitter.function.line
         if registers:
             name, _ = variable(registers, self._start(statement.target))

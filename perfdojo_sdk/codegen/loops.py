@@ -24,7 +24,7 @@ def _is_scalar_loop(node: Node, dialect: Dialect) -> bool:
     if not isinstance(node, Scope) or node.size == 1 or dialect.is_lockstep(node.suffix):
         return False
     suffix = dialect.suffixes.get(node.suffix)
-    unrolled = suffix is not None and suffix.unrolled
+    unrolled = suffix is not None and (suffix.unrolled or suffix.around_groups)
     return not unrolled and all(isinstance(child, Statement) for child in node.body)
 
 

@@ -15,6 +15,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Occurrence, Program
 from perfdojo_sdk.core.storage import Buffer
 
@@ -63,8 +64,10 @@ def assign(
 
 
 def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> int | None:
-    """The level of the lockstep scope around an access; None when there is none with two lanes."""
+    """The level of the scope around an access whose iterations are lanes; None where none has two."""
     scopes = program.ancestors(occurrence.path)
+    if len(scopes) > 1 and occurrence.writes and grouped_sum(program, scopes[-2], len(scopes) - 2, dialect):
+        return len(scopes) - 2
     if scopes and scopes[-1].size > 1 and dialect.is_lockstep(scopes[-1].suffix):
         return len(scopes) - 1
     return None

@@ -13,13 +13,14 @@ from collections.abc import Callable, Mapping
 from perfdojo_sdk.codegen.c import SUPPORT, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE
-from perfdojo_sdk.codegen.lockstep import LaneEmitter
+from perfdojo_sdk.codegen.lockstep import LaneEmitter, emit_groups
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
 from perfdojo_sdk.codegen.registers import Registers, assign
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, ROUNDED_DTYPES
 from perfdojo_sdk.core.geometry import is_copy, lane_stride, transposed_copy
+from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -29,6 +30,9 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h")
 #: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the
 #: registers.
 MANY_SUMS = 8
+
+#: Bytes of a group of short elements that an instruction adds up the products of.
+GROUP = 4
 
 
 class VectorEmitter(LaneEmitter):
@@ -105,10 +109,36 @@ class VectorEmitter(LaneEmitter):
 
     def visit_claimed(self, scope: Scope, point: Point) -> bool:
         suffix = self.dialect.suffixes.get(scope.suffix)
+        grouped = grouped_sum(self.program, scope, point.level - 1, self.dialect) if suffix else None
+        if grouped and not any(map(self.is_named, grouped.factors)):
+            emit_groups(self, scope, grouped, point)
+            return True
         copy = transposed_copy(self.program, scope, point.level - 1) if suffix and suffix.transposes else None
-        if copy is None or copy.dtype != VECTOR_DTYPE or any(map(self.is_named, (copy.target, *copy.reads))):
+        if copy is None or any(map(self.is_named, (copy.target, *copy.reads))):
             return False
-        self._transpose(scope, copy, point)
+        if copy.dtype == VECTOR_DTYPE:
+            self._transpose(scope, copy, point)
+            return True
+        return self._interleave(scope, copy, point)
+
+    def _interleave(self, scope: Scope, copy: Statement, point: Point) -> bool:
+        """Emit a copy of few rows of short elements to groups of four bytes, with one element of each row;
+        false where it is no such copy."""
+        (inner,) = scope.body
+        assert isinstance(inner, Scope)
+        level, size = point.level - 1, BYTES[copy.dtype]
+        across = lane_stride(self._buffer(copy.target), copy.target.subscripts, level)
+        if size * inner.size != GROUP or across != inner.size:
+            return False
+        self.all_vectors = True
+        apart = lane_stride(self._buffer(copy.reads[0]), copy.reads[0].subscripts, level + 1)
+
+        def emit(at: Point, rows: int) -> None:
+            here = at.inside(0).at(level + 1, 0)
+            begin, end = self.cell(copy.reads[0], here), self.cell(copy.target, here)
+            self.function.line(f"pd_interleave_{8 * size}(&{begin}, {apart}, &{end}, {rows});")
+
+        self._in_blocks(scope.size, point, emit)
         return True
 
     def _transpose(self, scope: Scope, copy: Statement, point: Point) -> None:

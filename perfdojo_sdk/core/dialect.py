@@ -19,6 +19,19 @@ Order: TypeAlias = OneOf["sequential", "parallel", "lockstep"]
 
 
 @dataclass(frozen=True)
+class Group:
+    """Products that one instruction adds up in each lane: ``sum += factor * factor``, ``size`` times."""
+
+    factors: tuple[str, str]
+    """Dtypes of the elements that are multiplied, in the order in which the instruction takes them."""
+    total: str
+    """Dtype of the sum, to which the factors are converted."""
+    size: int
+    flushes: bool = False
+    """True if numbers below the normal ones count as zero, which changes precision."""
+
+
+@dataclass(frozen=True)
 class ScopeSuffix:
     """A way in which a scope's iterations are instantiated.
 
@@ -35,6 +48,16 @@ class ScopeSuffix:
     transposes: bool = False
     """The scope and the one inside it copy rows to columns, and squares of the copy are transposed in
     registers. Only such a scope gets the suffix; if later moves make it another one, it runs as a loop."""
+    groups: tuple[Group, ...] = ()
+    """The scope adds up one of these groups of products. Only such a scope gets the suffix."""
+    around_groups: bool = False
+    """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If
+    later moves make it another nest, it is written out."""
+
+    @property
+    def known(self) -> bool:
+        """True if the iterator is known where code is emitted, so that it may choose among named cells."""
+        return self.unrolled or self.around_groups or self.order == "lockstep"
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,12 @@ def integer_bounds(dtype: str) -> tuple[int, int]:
     return -(1 << (bits(dtype) - 1)), (1 << (bits(dtype) - 1)) - 1
 
 
+def holds_all(dtype: str, source: str) -> bool:
+    """True if every value of an integer dtype is one of another integer dtype."""
+    (low, high), (least, most) = integer_bounds(dtype), integer_bounds(source)
+    return low <= least and most <= high
+
+
 def wrap(value: int, dtype: str) -> int:
     """The value of an integer dtype that ``value`` wraps to; for bool, 1 unless it is zero."""
     if dtype == "bool":

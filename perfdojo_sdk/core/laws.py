@@ -20,6 +20,8 @@ EXPONENT = "exp(a)*exp(b) = exp(a+b)"
 FACTOR = "a*c + b*c = (a+b)*c"
 SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 FILTER = "m outputs of r taps = m+r-1 products"
+FLUSHED = "x = 0 where |x| < 2^-126"
+"""In sums whose factors, steps and results count as zero where they are below the normal numbers of f32."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ LAWS: Mapping[str, Law] = {
         Law(EXPONENT),
         Law(FACTOR, (*FLOAT_DTYPES, *INTEGER_DTYPES), of_rings=True),
         Law(SQUARES, of_rings=True),  # of floats alone: the mean is a quotient
+        Law(FLUSHED, ("f32", "bf16", "tf32"), of_rings=True),
         Law(FILTER, of_rings=True, other_terms=True),  # of floats alone: sums of taps are halved
     )
 }

@@ -303,7 +303,7 @@ def location_violations(
 
 def _is_constant(scope: Scope, dialect: Dialect) -> bool:
     suffix = dialect.suffixes.get(scope.suffix)
-    return scope.size == 1 or (suffix is not None and (suffix.unrolled or suffix.order == "lockstep"))
+    return scope.size == 1 or (suffix is not None and suffix.known)
 
 
 def _scope(program: Program, place: LocatedNode, dialect: Dialect) -> Iterator[Violation]:

@@ -13,9 +13,10 @@ from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location, ScopeSuffix
+from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Group, Location, ScopeSuffix
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import closest
+from perfdojo_sdk.core.groups import group_of
 from perfdojo_sdk.core.metadata import spare_pydantic
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Rules, Trace
@@ -101,6 +102,26 @@ class LocationFile(Strict):
     """Room of one buffer; a move that would need more is refused."""
 
 
+class GroupFile(Strict):
+    """Products that one instruction adds up in each of its lanes."""
+
+    factors: tuple[Dtype, Dtype]
+    """Dtypes of the elements that are multiplied, in the order in which the instruction takes them."""
+    total: Dtype
+    """Dtype of the sum, to which the factors are converted."""
+    size: int = Field(ge=2, le=64)
+    """Products in a group."""
+    flushes: bool = False
+    """True if numbers below the normal ones count as zero. Such a move is only played where the user allows
+    less precision."""
+    cpu_flags: tuple[str, ...] = ()
+    """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
+
+    @property
+    def group(self) -> Group:
+        return Group(self.factors, self.total, self.size, self.flushes)
+
+
 class SuffixFile(Strict):
     """A scope suffix of the target's own."""
 
@@ -110,6 +131,23 @@ class SuffixFile(Strict):
     """`sequential` one by one, `parallel` in any interleaving, `lockstep` all load before any stores."""
     unrolled: bool = False
     """Each iteration becomes its own code, so the iterator is a constant there."""
+    groups: tuple[GroupFile, ...] = ()
+    """Lockstep: the scope adds up one of these groups of products."""
+    around_groups: bool = False
+    """Sequential: the iterations are the lanes of an instruction, each of which adds up a group."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> SuffixFile:
+        if self.groups and self.order != "lockstep":
+            raise ValueError("a suffix with groups has to be lockstep")
+        if self.around_groups and self.order != "sequential":
+            raise ValueError("a suffix around groups has to be sequential")
+        return self
+
+    def suffix(self, name: str) -> ScopeSuffix:
+        groups = tuple(row.group for row in self.groups)
+        around = self.around_groups
+        return ScopeSuffix(name, self.order, self.doc, self.unrolled, groups=groups, around_groups=around)
 
 
 class CacheLevel(Strict):
@@ -232,6 +270,17 @@ class Capabilities(Strict):
             raise ValueError(f"locations lack {where}, where the arrays of callers are; add it")
         return self
 
+    def flags_of_groups(self, program: Program) -> tuple[str, ...]:
+        """The flags that the sums in groups of a program need besides :attr:`cpu_flags`."""
+        rows = {name: {g.group: g for g in suffix.groups} for name, suffix in self.extra_suffixes.items()}
+        found: dict[str, None] = {}
+        for _, scope in program.scopes:
+            groups = rows.get(scope.suffix, {})
+            for leaf in scope.leaves if groups else ():
+                group = group_of(leaf.statement, groups, scope.size)
+                found |= dict.fromkeys(groups[group].cpu_flags if group else ())
+        return tuple(found)
+
     @property
     def figures(self) -> MachineFigures:
         """The target file's own figures, not calibrated."""
@@ -245,7 +294,7 @@ class Capabilities(Strict):
     def dialect(self) -> Dialect:
         suffixes = {s: CORE_SUFFIXES[s] for s in self.suffixes}
         for name, suffix in self.extra_suffixes.items():
-            suffixes[name] = ScopeSuffix(name, suffix.order, suffix.doc, suffix.unrolled)
+            suffixes[name] = suffix.suffix(name)
         locations = {name: CORE_LOCATIONS[name] for name in self.locations}
         for name, where in self.extra_locations.items():
             locations[name] = Location(name, **where.model_dump())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from perfdojo_sdk.core.dialect import Dialect
+from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -33,6 +33,14 @@ def typed_program(rng: Random, dialect: Dialect, statements: int = 4) -> Program
     return _Writer(rng, dialect).program(statements)
 
 
+def _counts_lanes(suffix: ScopeSuffix) -> bool:
+    return suffix.around_groups
+
+
+def _adds_up(suffix: ScopeSuffix) -> bool:
+    return bool(suffix.groups)
+
+
 class _Writer:
     def __init__(self, rng: Random, dialect: Dialect) -> None:
         self.rng, self.dialect = rng, dialect
@@ -42,14 +50,20 @@ class _Writer:
         self.used: set[str] = set()
         """Dtypes of what the statement in the making reads and converts to."""
         self.lines: list[str] = []
+        self.shapes: dict[str, str] = {}
+        """Of arrays whose rows are no columns."""
+        suffixes = dialect.suffixes.values()
+        self.groups = [g for s in suffixes for g in s.groups if g.total not in FLOAT_DTYPES]
+        self.words = [next((s.name for s in suffixes if has(s)), "") for has in (_counts_lanes, _adds_up)]
 
     def program(self, statements: int) -> Program:
         for _ in range(statements):
-            self.rng.choice((self.plain, self.plain, self.update, self.across))()
+            grouped = [self.grouped] if self.groups else []
+            self.rng.choice((self.plain, self.plain, self.update, self.across, *grouped))()
         inputs = [name for name in self.arrays if name not in self.outputs]
         shape = {
             name: f"{ROWS}" if name.startswith("s") else f"{ROWS},{self.columns}" for name in self.arrays
-        }
+        } | self.shapes
         return parse(
             "\n".join(
                 [
@@ -93,6 +107,24 @@ class _Writer:
         self.arrays[name] = dtype
         self.outputs.append(name)
 
+    def grouped(self) -> None:
+        """Add up products in groups; the factors belong to each lane, or to all of them."""
+        group, number = self.rng.choice(self.groups), len(self.outputs)
+        lanes = self.rng.randint(2, self.dialect.lanes[group.total])
+        name, places = f"sum{number}", []
+        self.shapes[name], self.arrays[name] = f"{ROWS},{lanes}", group.total
+        for k, dtype in enumerate(group.factors):
+            factor, own = f"f{number}_{k}", self.rng.random() < 0.5
+            self.shapes[factor] = f"{ROWS},{lanes},{group.size}" if own else f"{ROWS},{group.size}"
+            self.arrays[factor] = dtype
+            places.append(f"{group.total}({factor}[{{0}},{'{1},{2}' if own else '{2}'}])")
+        self.rng.shuffle(places)
+        counts, adds = self.words
+        self.lines.append(f"{ROWS} {lanes}:v {name}[{{0}},{{1}}] = {number}")
+        scopes = f"{ROWS} {lanes}:{counts} {group.size}:{adds}"
+        self.lines.append(f"{scopes} {name}[{{0}},{{1}}] += {' * '.join(places)}")
+        self.outputs.append(name)
+
     def emit(self, name: str, dtype: str, cell: str, sign: str, condition: bool) -> None:
         self.used = {dtype}
         value, guards = self.value(dtype, 2), []
@@ -116,7 +148,8 @@ class _Writer:
 
     def read(self, dtype: str) -> str:
         """An element as a value of ``dtype``."""
-        name = self.rng.choice([name for name in self.arrays if not name.startswith("s")])
+        whole = [name for name in self.arrays if not name.startswith("s") and name not in self.shapes]
+        name = self.rng.choice(whole)
         found = self.arrays[name]
         row = self.rng.choice(("{0}", "{0}", f"{self.rng.randrange(ROWS)}"))
         place = f"{name}[{row},{self.rng.choice(('AT', 'AT', 'AT', '0'))}]"

@@ -25,10 +25,10 @@ from itertools import count
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import rounding_law
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
-from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, RECIPROCAL, SQUARES, holds
+from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, holds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Bundle,
@@ -197,12 +197,21 @@ def _numbered(
         case Literal():
             return _Term(("literal", node.text, node.dtype))
         case Cast():
-            return _Term(("cast", node.dtype), (_numbered(node.argument, leaf, readers),))
+            return _converted(_numbered(node.argument, leaf, readers), node.dtype)
         case Operation():
             arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
             return _Term(("operation", node.name, node.dtype), arguments)
         case _:
             assert_never(node)
+
+
+def _converted(term: _Term, dtype: str) -> _Term:
+    """The term in another dtype; what became a longer integer first, and lost nothing, at once."""
+    if term.head[0] == "cast":
+        source, between = term.arguments[0].head[-1], term.head[-1]
+        if {source, between} <= {*INTEGER_DTYPES} and holds_all(between, source):
+            term = term.arguments[0]
+    return _Term(("cast", dtype), (term,)) if term.head[-1] != dtype else term
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:
@@ -315,14 +324,17 @@ class _Step:
         self.session, self.old, self.new = origins.session, origins.old, origins.new
         parts = (PartialStart, PartialCombine, ScaledCombine, Correction, PointProduct, Bundle)
         in_parts = any(isinstance(o, parts) for o in origins.relation.values())
-        # A move that uses a law may re-associate as well, but only by partial results of its own.
-        self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and in_parts)
+        # A move that uses a law may re-associate as well, but only by partial results of its own, or where it
+        # declares an instruction that adds up a few products in an order of its own.
+        also = in_parts or FLUSHED in laws
+        self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and also)
 
     def check(self) -> None:
         self._check_interface()
         self._check_origins()
         self._check_instances()
         check_written(self.new)
+        self._check_flushed()
         tracers = {mode: Tracer(self.origins, mode) for mode in self._modes()}
         pairs = list(self._pairs(next(iter(tracers.values()))))
         for mode, tracer in tracers.items():
@@ -509,6 +521,14 @@ class _Step:
         if None in found:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
+
+    def _check_flushed(self) -> None:
+        """Raise :class:`Refuted` where a sum begins to take small numbers for zeros, and no law says so."""
+        for statement in self.new.flushing:
+            origin = self.origins.relation.get(statement)
+            before = origin.statement if isinstance(origin, Instance) else statement
+            if before not in self.old.flushing:
+                self._need(FLUSHED, self.new.describe(statement))
 
     def _check_rounded(self, origin: Instance, place: StatementDomain, old: StatementDomain) -> None:
         """Raise :class:`Refuted` unless each rounding is declared, and of a stored value, not of a sum."""

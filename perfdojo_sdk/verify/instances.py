@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, IndexValue, Read, walk
+from perfdojo_sdk.core.groups import flushes
 from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -85,6 +86,13 @@ class ProgramSets:
     def horizontal(self) -> bool:
         """True if lanes of some vector statement accumulate into one cell."""
         return any(p.statement.accumulate and self.lanes_meet(p) for p in self.places.values())
+
+    @cached_property
+    def flushing(self) -> frozenset[str]:
+        """Ids of the statements in whose sums numbers below the normal ones count as zero."""
+        places = self.places.values()
+        found = [p.statement.id for p in places if flushes(p.statement, p.scopes, self.dialect)]
+        return frozenset(found)
 
     def lanes_meet(self, place: StatementDomain) -> bool:
         """True if the statement is vectorised and all lanes write the same cell."""

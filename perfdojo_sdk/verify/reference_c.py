@@ -44,6 +44,7 @@ from perfdojo_sdk.core.expression import (
     Read,
     walk,
 )
+from perfdojo_sdk.core.groups import flushes
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -439,14 +440,29 @@ class _Emitter:
         """The value ``x`` of the cell ``at`` afterwards."""
         buffer, dtype = self.program.buffer_of[statement.target.array], statement.dtype
         yield f"    const long at = {self.cell(statement.target)};"
-        yield f"    {number_type(dtype)} x = {self.expression(statement.value)};"
+        flushed = self.flushes(statement, scopes)
+        value = self.flushed_product(statement) if flushed else self.expression(statement.value)
+        yield f"    {number_type(dtype)} x = {value};"
         if statement.accumulate:
             yield f"    {number_type(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
+            if flushed:
+                yield f"    a = flushed_{dtype}(a);"
             yield f"    x = {self.accumulation(statement, scopes)};"
+            if flushed:
+                yield f"    x = flushed_sum_{dtype}(x);"
         if statement.accumulate != "add" and buffer.name in self.summed:
             yield f"    x = num_anchor_{dtype}(x, {self.summed[buffer.name]});"
         elif statement.accumulate != "mul" and buffer.name in self.multiplied:
             yield f"    x = num_first_{dtype}(x);"
+
+    def flushes(self, statement: Statement, scopes: list[Scope]) -> bool:
+        """True if a sum takes numbers below the normal ones for zeros."""
+        return self.kind != WIDE and not self.any_order and flushes(statement, scopes, self.dialect)
+
+    def flushed_product(self, statement: Statement) -> str:
+        """The product of two such numbers."""
+        factors = [f"flushed_{statement.dtype}({self.expression(f)})" for f in statement.value.children]
+        return f"num_mul_{statement.dtype}({', '.join(factors)})"
 
     def put(self, statement: Statement) -> Iterator[str]:
         yield f"    {self.store(self.program.buffer_of[statement.target.array])}"

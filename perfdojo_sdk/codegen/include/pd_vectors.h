@@ -477,4 +477,65 @@ PD_STORED_AND_F64(bf16, PD_V8)
 PD_STORED_AND_F64(f16, PD_V8)
 PD_STORED_AND_F64(tf32, PD_V8)
 
+/* -- copies ---------------------------------------------------------------------------------------- */
+
+typedef uint8_t pd_bytes16 __attribute__((vector_size(16), aligned(1), may_alias));
+typedef uint16_t pd_halves8 __attribute__((vector_size(16), aligned(1), may_alias));
+
+PD_INLINE pd_halves8 pd_low_halves(pd_halves8 a, pd_halves8 b)
+{
+    return __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+}
+PD_INLINE pd_halves8 pd_high_halves(pd_halves8 a, pd_halves8 b)
+{
+    return __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+PD_INLINE pd_halves8 pd_low_bytes(pd_bytes16 a, pd_bytes16 b)
+{
+    return (pd_halves8)__builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+}
+PD_INLINE pd_halves8 pd_high_bytes(pd_bytes16 a, pd_bytes16 b)
+{
+    return (pd_halves8)__builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+}
+
+/* Groups of one byte from each of four rows, which begin `step` bytes apart: the first `count` bytes of each. */
+PD_INLINE void pd_interleave_8(const void *from, int64_t step, void *to, int count)
+{
+    const uint8_t *p = from;
+    uint8_t *q = to;
+    if (count == 16) {
+        pd_bytes16 a = *(const pd_bytes16 *)p, b = *(const pd_bytes16 *)(p + step);
+        pd_bytes16 c = *(const pd_bytes16 *)(p + 2 * step), d = *(const pd_bytes16 *)(p + 3 * step);
+        pd_halves8 low = pd_low_bytes(a, b), high = pd_high_bytes(a, b);
+        pd_halves8 next_low = pd_low_bytes(c, d), next_high = pd_high_bytes(c, d);
+        *(pd_halves8 *)q = pd_low_halves(low, next_low);
+        *(pd_halves8 *)(q + 16) = pd_high_halves(low, next_low);
+        *(pd_halves8 *)(q + 32) = pd_low_halves(high, next_high);
+        *(pd_halves8 *)(q + 48) = pd_high_halves(high, next_high);
+        return;
+    }
+    for (int k = 0; k < count; k++)
+        for (int row = 0; row < 4; row++)
+            q[4 * k + row] = p[row * step + k];
+}
+
+/* The same with pairs of two bytes from each of two rows; `step` and `count` are numbers of elements. */
+PD_INLINE void pd_interleave_16(const void *from, int64_t step, void *to, int count)
+{
+    const pd_halves8 *p = from, *next = (const pd_halves8 *)((const char *)from + 2 * step);
+    pd_halves8 *q = to;
+    if (count == 16) {
+        for (int k = 0; k < 2; k++) {
+            q[2 * k] = pd_low_halves(p[k], next[k]);
+            q[2 * k + 1] = pd_high_halves(p[k], next[k]);
+        }
+        return;
+    }
+    for (int k = 0; k < count; k++) {
+        __builtin_memcpy((char *)to + 4 * k, (const char *)p + 2 * k, 2);
+        __builtin_memcpy((char *)to + 4 * k + 2, (const char *)next + 2 * k, 2);
+    }
+}
+
 #endif

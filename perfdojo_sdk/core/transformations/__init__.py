@@ -26,6 +26,7 @@ from perfdojo_sdk.core.transformations import (
     sharing,
     staging,
     storage,
+    widening,
 )
 
 #: The families in the order in which moves are listed. Recorded experiments depend on it: add a new one last.
@@ -50,6 +51,7 @@ FAMILIES = (
     padding,
     sharing,
     precision,
+    widening,
 )
 
 #: Name -> transformation; every target has these.

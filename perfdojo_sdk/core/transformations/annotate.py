@@ -9,12 +9,15 @@ from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import index_values, lane_stride, most_lanes, transposed_copy
+from perfdojo_sdk.core.groups import far_from_lanes, group_of, inner_group
+from perfdojo_sdk.core.laws import FLUSHED
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
     Facts,
     Kind,
+    Legal,
     Move,
     Parameter,
     Refusal,
@@ -237,6 +240,62 @@ def _transposes(facts: Mapped) -> Refusal | None:
     return Refusal.of(scope.id, scope.head, head=scope.head)
 
 
+# -- sums in groups --------------------------------------------------------------------------------
+
+
+def _adds_up_a_group(facts: Mapped) -> Refusal | Legal | None:
+    """A scope that adds up groups runs over one of them."""
+    groups = facts.suffix.groups
+    if not groups:
+        return None
+    group = group_of(facts.only, groups, facts.scope.size)
+    if group is not None:
+        return Legal(Kind.CHANGES_PRECISION, frozenset((FLUSHED,))) if group.flushes else None
+    known = "; ".join(f"{g.size} of {' by '.join(g.factors)} into {g.total}" for g in groups)
+    return Refusal.of(facts.only.id, facts.only.text, head=facts.scope.head, known=known)
+
+
+def _groups_lie_together(facts: Mapped) -> Refusal | None:
+    if not facts.suffix.groups:
+        return None
+    statement, site = facts.only, facts.site
+    for access in statement.reads:
+        stride = lane_stride(site.program.buffer_of[access.array], access.subscripts, site.level)
+        if stride != 1:
+            words = "an uneven number of" if stride is None else stride
+            return Refusal.of(statement.id, access, iterator=facts.scope.id, stride=words)
+    return None
+
+
+def _is_around_a_group(facts: Mapped) -> Refusal | None:
+    if not facts.suffix.around_groups:
+        return None
+    scope, site = facts.scope, facts.site
+    found = inner_group(scope, site.dialect)
+    if found is None:
+        return Refusal.of(scope.id, scope.head, head=scope.head, wanted="no sum of a group")
+    most = site.dialect.lanes.get(found[1].total, 0)
+    if scope.size > most:
+        wanted = f"a group of each of {scope.size} sums, the target has {most} lanes of {found[1].total}"
+        return Refusal.of(scope.id, scope.head, head=scope.head, wanted=wanted)
+    if scope.leaves[0].statement.guard:
+        return Refusal.of(scope.id, scope.head, head=scope.head, wanted="a sum under a condition")
+    return None
+
+
+def _groups_are_neighbours(facts: Mapped) -> Refusal | None:
+    if not facts.suffix.around_groups:
+        return None
+    statement, site = facts.scope.leaves[0].statement, facts.site
+    found = inner_group(facts.scope, site.dialect)
+    assert found is not None, "the requirement before this one"
+    far = far_from_lanes(site.program, statement, found[1], site.level)
+    if far is None:
+        return None
+    access, possible = far
+    return Refusal.of(statement.id, access, iterator=facts.scope.id, possible=possible)
+
+
 class AnnotateScope(Analysed[Mapped]):
     """Map a scope to the hardware: ``u`` unroll, ``p`` threads, ``v`` vector lanes, or a target's own.
 
@@ -357,6 +416,38 @@ class AnnotateScope(Analysed[Mapped]):
             "annotate the outer one of two loops, along which the array that is copied has neighbours",
             _transposes,
             established_by=("swap_scopes",),
+        ),
+        Requirement(
+            "PD-T164",
+            "no instruction adds up such a group",
+            "{head} does not add up a group that the target knows: {known}",
+            "split the reduction into groups, of products of elements that are converted to the sum's dtype",
+            _adds_up_a_group,
+            established_by=("split_scope",),
+        ),
+        Requirement(
+            "PD-T165",
+            "a group does not lie together",
+            "{access} moves {stride} cells from product to product; an instruction takes neighbours",
+            "stage the array with the group's loop innermost",
+            _groups_lie_together,
+            established_by=("reorder_dims", "stage_read"),
+        ),
+        Requirement(
+            "PD-T166",
+            "these are no lanes of groups",
+            "{head} holds {wanted}",
+            "annotate the scope of the group first; split that of the lanes to the vector width",
+            _is_around_a_group,
+            established_by=("annotate_scope", "split_scope", "swap_scopes"),
+        ),
+        Requirement(
+            "PD-T167",
+            "the groups of neighbouring lanes are not neighbours in memory",
+            "from lane to lane, {access} has to move by {possible} cells, in a group to its neighbour",
+            "reorder the buffer's dimensions, or stage the array with these two loops innermost",
+            _groups_are_neighbours,
+            established_by=("reorder_dims", "stage_read", "stage_write"),
         ),
     )
 

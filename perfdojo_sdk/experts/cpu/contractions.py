@@ -11,24 +11,29 @@ the tile does not divide are cut, and each part is a tile of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from math import gcd, prod
 
+from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Read, performs
 from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.groups import factors_in
+from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
+    groups_of,
     largest_divisor,
     near_caches,
     share_out,
     split,
     transpose,
+    use_groups,
     use_lanes,
     write_out,
 )
@@ -36,7 +41,7 @@ from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse
+from perfdojo_sdk.search.passes import contract, fuse, vectorise
 from perfdojo_sdk.search.play import Play
 
 #: Cost of moving one number to or from a strided place, in multiply-adds of vectors.
@@ -68,11 +73,18 @@ class Product:
     target: Access
     one: Access
     other: Access
-    steps: int
-    """Iterations of the reduction."""
-    last: int
-    """Iterations of its innermost loop."""
-    dtype: str
+    sizes: tuple[int, ...]
+    """Iterations of the loops of the reduction."""
+    statement: Statement
+
+    @property
+    def steps(self) -> int:
+        """Iterations of the reduction."""
+        return prod(self.sizes)
+
+    @property
+    def dtype(self) -> str:
+        return self.statement.dtype
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,8 @@ class Nest:
     loops: tuple[Scope, ...]
     body: tuple[Node, ...]
     products: tuple[Product, ...]
+    group: Group | None = None
+    """What an instruction adds up in each lane: the innermost loop of the reduction."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -106,6 +120,8 @@ class Plan:
     """Operand b of each product."""
     must_pack: bool
     """True if the lanes are no neighbours in b."""
+    may_pack: bool
+    """True if packing makes no cell twice."""
     may_stay: bool
     """True if the rows of b may be read in place: they do not all begin in a few sets of a cache."""
     scattered: bool
@@ -119,7 +135,7 @@ class Plan:
 
 def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
     """The program fused, with sums of one length in shared loops, and the contraction that it then is."""
-    play = Play(root, rules)
+    play = Play(root, rules, rules.most)
     fuse(play)
     if len(play.program.body) != 1 or not isinstance(play.program.body[0], Scope):
         return None
@@ -152,12 +168,117 @@ def _products(scope: Scope) -> list[Product] | None:
     for statement, sizes in scope.leaves:
         value = statement.value
         factors = value.arguments if performs(value, "mul") else ()
-        accesses = [f.access for f in factors if isinstance(f, Read)]
+        stored = [f.argument if isinstance(f, Cast) else f for f in factors]
+        accesses = [f.access for f in stored if isinstance(f, Read)]
         if statement.accumulate != "add" or len(accesses) != 2:
             return None
         one, other = accesses
-        found.append(Product(statement.target, one, other, prod(sizes), sizes[-1], statement.dtype))
+        found.append(Product(statement.target, one, other, sizes, statement))
     return found
+
+
+def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
+    """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that
+    were converted before; or as it is."""
+    grouped = False
+    for group in groups_of(start):
+        for found in _in_groups(start, nest, group) if not grouped else ():
+            grouped = True
+            yield found
+    play = _again(start)
+    if any(isinstance(term, Cast) for p in nest.products for term in p.statement.value.terms):
+        converted = _converted(play, nest)
+        if converted is not None:
+            yield play, converted
+            return
+    yield start, nest
+
+
+def _again(start: Play) -> Play:
+    play = Play(start.trace.root, start.rules, start.most)
+    play.trace = start.trace
+    return play
+
+
+def _in_groups(start: Play, nest: Nest, group: Group) -> Iterator[tuple[Play, Nest]]:
+    """The contraction with a loop of the reduction cut into groups, for each loop along which an operand has
+    neighbours; integers that are too short are converted before."""
+    found: Nest | None = nest
+    if not all(factors_in(product.statement, group) for product in nest.products):
+        start = _again(start)
+        found = _converted(start, nest, group)
+    for level in range(len(nest.products[0].sizes)) if found else ():
+        play = _again(start)
+        if found and (cut_nest := _cut_into_groups(play, found, group, level)):
+            yield play, cut_nest
+
+
+def _converted(play: Play, nest: Nest, group: Group | None = None) -> Nest | None:
+    """The contraction of operands that were converted before: to the dtype of the sums or, as far as that
+    loses nothing, to those of a group. None where that is not worth it."""
+    sizes = (*nest.sizes, *nest.products[0].sizes)
+    for product in nest.products:
+        operands = (product.one, product.other)
+        uses = [prod(s for l, s in enumerate(sizes) if l not in a.levels) for a in operands]
+        casts = [term for term in product.statement.value.terms if isinstance(term, Cast)]
+        if min(uses) < WORTH_PACKING or (group and (len(casts) < 2 or product.dtype != group.total)):
+            return None
+        dtypes = group.factors if group else (product.dtype,) * len(casts)
+        for cast, dtype in zip(casts, dtypes, strict=True):
+            statement = _statement(play, product.statement.id)
+            if dtype not in (cast.dtype, cast.argument.dtype):
+                term = statement.value.terms.index(cast)
+                if not play.may("widen_integer", statement.id, dtype=dtype, term=term):
+                    return None
+                statement = _statement(play, product.statement.id)
+                cast = Cast(cast.argument, dtype)
+            if cast.argument.dtype != dtype:
+                before, term = nest.loops[0].id, statement.value.terms.index(cast)
+                made = play.may("stage_expression", statement.id, before=before, term=term)
+                if not isinstance(made, Staged):
+                    return None
+                _lay_out_like_source(play, made)
+    return find_nest(play.program.body[-1])
+
+
+def _lay_out_like_source(play: Play, made: Staged) -> None:
+    """Give a converted copy of an array the array's order of dimensions, and write it row by row."""
+    loops = chain(play, made.nests[0].top)
+    copy = play.scope(loops[-1]).body[0]
+    assert isinstance(copy, Statement)
+    (source,) = copy.reads
+    buffer = play.program.buffer_of[source.array]
+    steps = {loop: abs(lane_stride(buffer, source.subscripts, k) or 0) for k, loop in enumerate(loops)}
+    order = list(loops)
+    for _ in loops:
+        for k in range(len(order) - 1):
+            if steps[order[k]] < steps[order[k + 1]] and play.may("reorder_dims", made.buffer, dim=k):
+                order[k : k + 2] = order[k + 1], order[k]
+    arrange(play, order)
+    vectorise(play, order[-1])
+
+
+def _statement(play: Play, identifier: str) -> Statement:
+    node = play.node(identifier)
+    assert isinstance(node, Statement)
+    return node
+
+
+def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest | None:
+    """The nest after a loop, counted from the outermost of the reduction, was cut into groups."""
+    sums = [node for node in nest.body if isinstance(node, Scope)]
+    loops = chain(play, sums[0].id)
+    program, depth = play.program, len(nest.loops) + level
+    if len(sums) > 1 or len(loops) <= level or play.scope(loops[level]).size % group.size:
+        return None
+    for product in nest.products:
+        buffers = {a: program.buffer_of[a.array] for a in (product.one, product.other)}
+        if all(lane_stride(buffer, a.subscripts, depth) != 1 for a, buffer in buffers.items()):
+            return None
+    inner = split(play, loops[level], group.size)[-1]
+    move_inward(play, inner, len(loops) - 1 - level)
+    found = find_nest(play.program.body[-1])
+    return None if found is None else replace(found, group=group)
 
 
 def gather_sums(play: Play, root: str) -> None:
@@ -210,9 +331,21 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     columns = tuple(b for _, b in filter(None, operands))
     strides = [lane_stride(program.buffer_of[b.array], b.subscripts, lane) for b in columns]
     must_pack = any(stride != 1 for stride in strides)
-    if must_pack and not all(_cells_differ(b) for b in columns):
+    size = nest.group.size if nest.group else 1
+    if nest.group:
+        last = len(nest.sizes) + len(nest.products[0].sizes) - 1
+        in_group = [
+            [lane_stride(program.buffer_of[access.array], access.subscripts, last) for access in pair]
+            for pair in filter(None, operands)
+        ]
+        if any(of_rows != 1 for of_rows, _ in in_group):
+            return None
+        must_pack = any(of_lanes != 1 for _, of_lanes in in_group) or any(s != size for s in strides)
+    depth = (*nest.sizes, *nest.products[0].sizes)
+    may_pack = all(_cells_differ(b, depth) for b in columns)
+    if must_pack and not may_pack:
         return None
-    rows = [program.buffer_of[b.array].shape[-1] * BYTES[nest.dtype] for b in columns]
+    rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     sizes, figures = nest.sizes, target.capabilities
     lanes = figures.lanes.get(nest.dtype, 0)
@@ -226,14 +359,16 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
         lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
     )
     steps = nest.products[0].steps
-    cost = steps * tiling.cost * prod(sizes[l] for l in others)
+    cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
     if any(_walks_far(program, a) for a, _ in filter(None, operands)):
         cost *= 2
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
         cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around)
-    return Plan(row, lane, around, inside, columns, must_pack, may_stay, scattered, steps, tiling, cost)
+    return Plan(
+        row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost
+    )
 
 
 def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
@@ -244,9 +379,18 @@ def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | 
     return None
 
 
-def _cells_differ(access: Access) -> bool:
-    """True if packing makes no cell twice: each subscript is one iterator."""
-    return all(len(s.terms) <= 1 for s in access.subscripts)
+def _cells_differ(access: Access, sizes: tuple[int, ...]) -> bool:
+    """True if packing makes no cell twice: each subscript counts its iterators like digits of a number."""
+    return all(_counts(subscript, sizes) for subscript in access.subscripts)
+
+
+def _counts(form: AffineExpr, sizes: tuple[int, ...]) -> bool:
+    most = 0
+    for level, step in sorted(form.terms, key=lambda term: abs(term[1])):
+        if abs(step) <= most:
+            return False
+        most += abs(step) * (sizes[level] - 1)
+    return not form.quotients
 
 
 def _walks_far(program: Program, access: Access) -> bool:
@@ -270,7 +414,8 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
         strides = [
             lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
         ]
-        width = min(lanes, product.last) if all(stride in (0, 1) for stride in strides) else 1
+        last = prod(product.sizes[-2:]) if nest.group else product.sizes[-1]
+        width = min(lanes, last) if all(stride in (0, 1) for stride in strides) else 1
         cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
     return cost
 
@@ -283,16 +428,16 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     found = gathered(root, rules)
     if found is None:
         return []
-    start, nest = found
     plays: list[Play] = []
-    for plan in plans(start.program, nest, target):
-        for play in _packed_and_in_place(start, nest, plan, target):
-            for windows in panel_ways(root, target):
-                mapped = Play(root, rules)
-                mapped.trace = play.trace
-                map_to_hardware(mapped, target, windows)
-                if all(mapped.program != other.program for other in plays):
-                    plays.append(mapped)
+    for start, nest in _forms(*found):
+        for plan in plans(start.program, nest, target):
+            for play in _packed_and_in_place(start, nest, plan, target):
+                for windows in panel_ways(root, target):
+                    mapped = Play(root, rules, rules.most)
+                    mapped.trace = play.trace
+                    map_to_hardware(mapped, target, windows)
+                    if all(mapped.program != other.program for other in plays):
+                        plays.append(mapped)
     return plays
 
 
@@ -300,7 +445,7 @@ def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) ->
     """The plan played; twice where its panels are packed and may as well be read where they lie."""
     plays: list[Play] = []
     for in_place in (False, True):
-        play = Play(start.trace.root, start.rules)
+        play = Play(start.trace.root, start.rules, start.most)
         play.trace = start.trace
         try:
             packs = play_contraction(play, nest, plan, target, in_place)
@@ -320,6 +465,7 @@ def map_to_hardware(play: Play, target: Target, windows: Windows) -> None:
     wishes = dict(open_panel_windows(play, target, windows))
     contract(play)
     transpose(play)
+    use_groups(play)
     use_lanes(play)
     write_out(play, target.capabilities.vector_registers, outermost=True)
     for scope in [node for node in play.program.body if isinstance(node, Scope)]:
@@ -347,7 +493,7 @@ def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target, in_plac
     lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
     packs = False
     for piece, lane in zip(pieces, lanes, strict=True):
-        panel = _Panel(play, plan, piece, target, BYTES[nest.dtype], in_place)
+        panel = _Panel(play, plan, piece, target, nest, in_place)
         panel.play(lane)
         packs = packs or panel.packs
     return packs
@@ -357,9 +503,13 @@ class _Panel:
     """The moves on one piece of the lanes: panels of operand b that all rows pass."""
 
     def __init__(
-        self, play: Play, plan: Plan, piece: Piece, target: Target, cell: int, in_place: bool
+        self, play: Play, plan: Plan, piece: Piece, target: Target, nest: Nest, in_place: bool
     ) -> None:
-        self.moves, self.plan, self.piece, self.cell, self.in_place = play, plan, piece, cell, in_place
+        self.moves, self.plan, self.piece, self.in_place = play, plan, piece, in_place
+        self.cell = max(BYTES[play.program.buffer_of[b.array].dtype] for b in plan.columns)
+        self.result = BYTES[nest.dtype]
+        self.grouped = int(nest.group is not None)
+        """Loops of a group, inside of a register tile."""
         self.first_cache, self.second_cache = near_caches(target)
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
@@ -433,7 +583,7 @@ class _Panel:
         cells = play.scope(nest[0]).size * self.piece.wide * self.piece.width
         if len(nest) > 1:
             cells *= self.plan.tiling.high
-        place = nest[0] if cells * self.cell <= self.first_cache // 2 else nest[-1]
+        place = nest[0] if cells * self.result <= self.first_cache // 2 else nest[-1]
         for array in [name for name in play.program.outputs if name in play.scope(place).touches]:
             move = "stage_accumulator" if self.blocked else "stage_write"
             for copy in play.stage(move, place, array).nests:
@@ -455,10 +605,10 @@ class _Panel:
             top = separate(play, node.id, tile)
             sums = top if node.id == total.id else sums
         nest = chain(play, sums)
-        for reduction in nest[depth:]:
+        for reduction in nest[depth : len(nest) - self.grouped]:
             move_outward(play, [*nest[:depth], reduction])
         # Sums that share a row stay together in it: one value of the row then serves them all.
-        for statement in reversed(play.scope(nest[depth - 1]).body[1:]):
+        for statement in reversed(play.scope(nest[-1 if self.grouped else depth - 1]).body[1:]):
             separate(play, statement.id, nest[depth - 1])
         return nest[depth]
 
@@ -476,7 +626,7 @@ class _Panel:
     def _read_in_order(self, copy: str, place: str, array: str) -> None:
         """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that
         each panel gets several of its lines at once. Panels lie at distances that share a set of a cache."""
-        play, vectors = self.moves, self.tile_depth - 1
+        play, vectors = self.moves, self.tile_depth - 1 + self.grouped
         nest = chain(play, copy)
         steps = len(nest) - vectors - 1
         if play.scope(copy).size != play.scope(place).size or steps < 1:
@@ -491,7 +641,7 @@ class _Panel:
     def _worth_packing(self, array: str, place: str) -> bool:
         """True if rows of the panel lie apart, exceed the first cache and are read again and again."""
         play, plan = self.moves, self.plan
-        if not all(_cells_differ(b) for b in plan.columns):
+        if not plan.may_pack:
             return False
         reads = [t for t in play.scope(place).touches[array] if not t.writes]
         again = prod(reads[0].sizes) // (plan.steps * self.piece.wide * self.piece.width)

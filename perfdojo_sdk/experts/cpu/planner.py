@@ -68,7 +68,7 @@ class _Planner:
         whole = self._as_a_whole()
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
-        play = Play(self.root, self.rules)
+        play = Play(self.root, self.rules, self.rules.most)
         for rule in PREPARATIONS:
             self.decisions += rule(play, self.target)
         games = self._games(play.trace)
@@ -80,7 +80,7 @@ class _Planner:
         ways = [self._ways(program, way, nodes) for way, nodes in self._parts(program)]
         games: list[Trace] = []
         for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
-            game = Play(start.root, self.rules)
+            game = Play(start.root, self.rules, self.rules.most)
             game.trace = start
             for found in ways:
                 self._join(game, found, number)
@@ -208,7 +208,10 @@ class _Planner:
             if way == "contraction":
                 plays = contraction(sub, self.rules, self.target)
                 self._describe_tiles(sub)
-            elif way == "rows":
+            works = [work for facts in facts_of(sub, self.target) for work in facts.works]
+            along = not plays and all(_walks_rows(work, self.target) for work in works)
+            if way == "rows" or (way == "contraction" and along):
+                # A contraction that no tiles pay for is sums of its own, each along rows.
                 plays = play_rows(sub, self.rules, self.target)
                 self._describe_rows(sub)
             if not plays:

@@ -22,6 +22,8 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Read, operations
+from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.groups import factors_in
 from perfdojo_sdk.core.made import Copied, Cut
 from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -31,6 +33,7 @@ from perfdojo_sdk.experts.cpu.row_statistics import compute_again, sum_and_squar
 from perfdojo_sdk.experts.cpu.steps import (
     SHARES,
     data_bytes,
+    groups_of,
     join_distant,
     largest_divisor,
     near_caches,
@@ -39,6 +42,7 @@ from perfdojo_sdk.experts.cpu.steps import (
     settle_buffers,
     share_out,
     split,
+    use_groups,
     use_lanes,
     write_out,
 )
@@ -86,7 +90,7 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
     for threads, windows, together in ways:
         if together is Together.IN_STEP and (not windows.store or windows.asks_early):
             continue
-        play = Play(root, rules)
+        play = Play(root, rules, rules.most)
         done = stream_rows(play, target, windows, threads, together)
         if done and all(play.program != other.program for other in plays):
             plays.append(play)
@@ -126,6 +130,7 @@ def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, tog
     for place in loops_that_matter(play):
         for part in cut_row(play, place, capabilities.lanes):
             widen(play, part, capabilities.lanes)
+    use_groups(play)
     use_lanes(play)
     gather(play)
     if together is Together.ABREAST:
@@ -256,13 +261,30 @@ def widen(play: Play, place: str, lanes: Mapping[str, int]) -> None:
     width = largest_divisor(scope.size, lanes.get(statement.dtype, 1))
     if width == 1:
         return
-    nest = split(play, place, width)
+    size = _group_size(play, place, width)
+    nest = split(play, place, width * size)
+    vectors = scope.size // (width * size)
+    if size > 1:
+        nest = [*nest[:-1], split(play, nest[-1], size)[0]]
     if len(nest) > 1:
-        nest = [*split(play, nest[0], _block(scope.size // width)), nest[-1]]
+        nest = [*split(play, nest[0], _block(vectors)), nest[-1]]
     if statement.accumulate:
         first = outermost(play, nest[0], statement.target)
         for lane in reversed(nest[1:] if first == nest[0] else nest[-2:]):
             play.may("split_reduction", first, lane=lane)
+
+
+def _group_size(play: Play, place: str, width: int) -> int:
+    """The products of an innermost loop that one instruction adds up in each of ``width`` lanes; 1: none."""
+    statement, level = play.scope(place).body[0], len(play.around(place))
+    assert isinstance(statement, Statement)
+    steps = [lane_stride(play.program.buffer_of[r.array], r.subscripts, level) for r in statement.reads]
+    if level in statement.target.levels or set(steps) != {1}:
+        return 1
+    for group in groups_of(play):
+        if factors_in(statement, group) and play.scope(place).size % (width * group.size) == 0:
+            return group.size
+    return 1
 
 
 def _block(vectors: int) -> int:

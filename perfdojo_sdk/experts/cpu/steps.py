@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from math import prod
 
+from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.groups import group_of
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.core.transformations.scopes import divisors
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.hookspecs.types import Target
@@ -68,6 +71,29 @@ def transpose(play: Play, outermost: bool = False) -> None:
 
 def _transposing(play: Play) -> list[str]:
     return [suffix.name for suffix in play.rules.dialect.suffixes.values() if suffix.transposes]
+
+
+def groups_of(play: Play) -> list[Group]:
+    """The groups that instructions of the target add up, as far as the pass may lose what they lose."""
+    lawful = play.most >= Kind.CHANGES_PRECISION
+    suffixes = play.rules.dialect.suffixes.values()
+    return [group for s in suffixes for group in s.groups if lawful or not group.flushes]
+
+
+def use_groups(play: Play) -> None:
+    """Let instructions add up products in groups where possible, with the scope around as their lanes."""
+    suffixes = play.rules.dialect.suffixes.values()
+    around = next((suffix.name for suffix in suffixes if suffix.around_groups), "")
+    for suffix in suffixes if around else ():
+        groups = [group for group in groups_of(play) if group in suffix.groups]
+        for scope in play.innermost() if groups else ():
+            if scope.suffix or not play.around(scope.id) or len(scope.body) > 1:
+                continue
+            kept, lanes = play.trace, play.around(scope.id)[-1].id
+            if group_of(scope.leaves[0].statement, groups, scope.size) is None:
+                continue
+            if not (play.annotate(scope.id, suffix.name) and play.annotate(lanes, around)):
+                play.trace = kept
 
 
 def use_lanes(play: Play) -> None:

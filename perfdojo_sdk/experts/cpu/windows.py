@@ -199,8 +199,10 @@ def _common_depth(play: Play, one: str, other: str) -> int:
 
 
 def _staged(play: Play, move: str, place: str, array: str, location: str) -> Iterator[tuple[str, str]]:
-    if not location:
-        return
+    around = play.around(place)[-1:]
+    suffix = play.rules.dialect.suffixes.get(around[0].suffix) if around else None
+    if not location or (suffix and suffix.around_groups):
+        return  # an instruction that adds up groups takes them from memory
     made = play.may(move, place, array=array)
     for buffer in made.buffers if made else ():
         yield buffer, location

@@ -14,20 +14,24 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, levels, number
 
 
 def contract(
-    b: Builder, name: str, operands: Sequence[tuple[Value, str]], kept: str, sizes: Mapping[str, int]
+    b: Builder,
+    name: str,
+    operands: Sequence[tuple[Value, str]],
+    kept: str,
+    sizes: Mapping[str, int],
+    total: str = "",
 ) -> Value:
     """The sum over all labels that are not ``kept``, one character each; an operand's dimension of size 1
-    is broadcast."""
-    dtype = same_dtype(*[value for value, _ in operands])
+    is broadcast. ``total``: the dtype of the sum, to which shorter integers are converted."""
+    dtype = total or same_dtype(*[value for value, _ in operands])
     summed = "".join(dict.fromkeys(c for _, labels in operands for c in labels if c not in kept))
     level = {label: f"{{{n}}}" for n, label in enumerate(kept + summed)}
     k = Writer(b, name)
     texts = []
     for value, labels in operands:
         place = k.read(value)
-        texts.append(
-            place.load([0 if s == 1 else level[c] for s, c in zip(value.shape, labels, strict=True)])
-        )
+        text = place.load([0 if s == 1 else level[c] for s, c in zip(value.shape, labels, strict=True)])
+        texts.append(f"{total}({text})" if total else text)
     shape = tuple(sizes[c] for c in kept)
     inner, term, names = [sizes[c] for c in summed], " * ".join(texts), levels(len(kept))
     kind = computed_in(dtype)
@@ -35,17 +39,17 @@ def contract(
         y = k.write(shape, dtype)
         k.nest(shape, f"{y(names)} = {y.store(term)}")
         return k.done()[0]
-    total = k.write(shape, dtype) if kind == dtype else k.local(shape, kind)
-    k.nest(shape, f"{total(names)} = 0", (inner, f"{total(names)} += {term}"))
+    cell = k.write(shape, dtype) if kind == dtype else k.local(shape, kind)
+    k.nest(shape, f"{cell(names)} = 0", (inner, f"{cell(names)} += {term}"))
     if kind != dtype:
         y = k.write(shape, dtype)
-        k.nest(shape, f"{y(names)} = {y.store(total(names))}")
+        k.nest(shape, f"{y(names)} = {y.store(cell(names))}")
     return k.done()[0]
 
 
-def matmul(b: Builder, x: Value, y: Value) -> Value:
+def matmul(b: Builder, x: Value, y: Value, total: str = "") -> Value:
     """The product of matrices, with batches that are broadcast; vectors are rows on the left, columns on
-    the right."""
+    the right. ``total``: as for :func:`contract`."""
     if not x.rank or not y.rank:
         raise Malformed("a matrix product of scalars")
     if x.shape[-1] != y.shape[-2 if y.rank > 1 else -1]:
@@ -60,7 +64,7 @@ def matmul(b: Builder, x: Value, y: Value) -> Value:
         sizes["m"] = x.shape[-2]
     if y.rank > 1:
         sizes["n"] = y.shape[-1]
-    return contract(b, "matmul", [(x, left), (y, right)], kept, sizes)
+    return contract(b, "matmul", [(x, left), (y, right)], kept, sizes, total)
 
 
 def gemm(

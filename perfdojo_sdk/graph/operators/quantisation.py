@@ -90,18 +90,18 @@ def dequantise(
     return k.done()[0]
 
 
-def widened(b: Builder, x: Value, zero: Value | None, axis: int) -> Value:
-    """x - zero as i32, with one zero point or one for each place along an axis."""
+def widened(b: Builder, x: Value, zero: Value | None, axis: int, dtype: str = "i32") -> Value:
+    """x - zero as a longer integer, with one zero point or one for each place along an axis."""
     if x.dtype not in ("u8", "i8"):
         raise Malformed(f"a quantised operand of {x.dtype}")
     k = Writer(b, "widen")
     names = levels(x.rank)
-    text = f"i32({k.read(x)(names)})"
+    text = f"{dtype}({k.read(x)(names)})"
     if zero is not None:
         if zero.dtype != x.dtype:
             raise Malformed(f"a zero point of {zero.dtype} for {x.dtype}")
-        text += f" - i32({_along(k, zero, x.shape, axis)})"
-    y = k.write(x.shape, "i32")
+        text += f" - {dtype}({_along(k, zero, x.shape, axis)})"
+    y = k.write(x.shape, dtype)
     k.nest(x.shape, f"{y(names)} = {text}")
     return k.done()[0]
 

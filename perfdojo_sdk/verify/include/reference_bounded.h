@@ -109,6 +109,24 @@ static inline int N(unrounded_product)(W v)
     return (2 * sizeof(F) <= sizeof(double)) & N(representable)(v);
 }
 
+/* The number, if it counts as zero where it is below the normal numbers: then it is off by less than the smallest of
+   these. */
+static inline NUM N(flushed_below)(NUM a, W limit, W less)
+{
+    int small = (WIDE_(fabs)(a.v) < limit + a.e) & ((a.v != 0) | (a.e != 0));
+    W off = small ? less : 0;
+    a.e += off;
+#if OUTCOMES
+    if (a.far & BETWEEN) a.lo -= less, a.hi += less;
+#endif
+    return a;
+}
+static inline NUM N(flushed)(NUM a) { return N(flushed_below)(a, ETA / U, ETA / U); }
+
+/* A sum of few terms, of which a partial sum may have been flushed, and then the sum: larger ones that need no rounding
+   have no such partial sums. */
+static inline NUM N(flushed_sum)(NUM a) { return N(flushed_below)(a, 4 * (ETA / U / U), 2 * (ETA / U)); }
+
 static inline NUM N(num_add)(NUM a, NUM b)
 {
     W v = a.v + b.v, e = N(unrounded_sum)(v, a, b) ? 0 : N(rounding)(v, a.e + b.e, 1, 0);

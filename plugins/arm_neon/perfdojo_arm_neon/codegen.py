@@ -26,6 +26,10 @@ HEADERS: Mapping[str, tuple[str, ...]] = {
 """The option ``vectors`` of a target file -> its headers, of which kernels include the first."""
 
 
+ASKING: Mapping[str, str] = {"asimddp": "pd_has_dot_products()"}
+"""Flag of /proc/cpuinfo -> a condition in C, for the flags of sums in groups."""
+
+
 @cache
 def _header(name: str) -> str:
     return resources.files("perfdojo_arm_neon").joinpath("include", name).read_text(encoding="utf-8")
@@ -50,5 +54,8 @@ class ArmCodeGenerator:
         """C source of ``program`` with entry point ``symbol``; PD-C001 for a dtype that does not compile."""
         vectors = self.capabilities.options["vectors"]
         headers = {name: _header(name) for name in HEADERS[vectors]}
-        emitter = SveEmitter if vectors == "sve" else VectorEmitter
-        return emitter(program, symbol, self.capabilities.dialect(), headers, VECTORS).source()
+        kind = SveEmitter if vectors == "sve" else VectorEmitter
+        emitter = kind(program, symbol, self.capabilities.dialect(), headers, VECTORS)
+        flags = self.capabilities.flags_of_groups(program)
+        emitter.requires = (*emitter.requires, *[ASKING[flag] for flag in flags])
+        return emitter.source()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
-from arm_support import both_targets, needs_compiler, source
+from arm_support import both_targets, compiled, needs_compiler, source
 from perfdojo_arm_neon.runner import ArmRunner
 
 from perfdojo_sdk.core.domains import ROUNDING
@@ -53,3 +53,30 @@ def test_programs_over_every_dtype(target: Target) -> None:
         for name, values in interpret(program, read, ROUNDING, target.dialect).items():
             got = numbers(run.outputs[name], program.buffer_of[name].dtype).ravel()
             np.testing.assert_array_equal(got, np.array(values, got.dtype), f"{name}\n{program}")
+
+
+SUMS = """kernel sums(x, w) -> y
+x DTYPE [4] heap
+w DTYPE [4,4] heap
+y i32 [4] heap
+
+4:v y[{0}] = 2147483647
+4:l 4:d y[{0}] += i32(x[{1}]) * i32(w[{0},{1}])
+"""
+
+
+@needs_compiler
+@both_targets
+def test_products_of_bytes_are_added_up_in_groups(target: Target) -> None:
+    """At the ends of the ranges, so that sums wrap."""
+    for dtype, instruction in (("i8", 0x0E809400), ("u8", 0x2E809400)):
+        made = compiled(SUMS.replace("DTYPE", dtype), target=target)
+        words = np.frombuffer(made.content[: len(made.content) // 4 * 4], np.uint32)
+        assert (words & 0xBFE0FC00 == instruction).any(), "SDOT or UDOT"
+        ends = np.iinfo(CARRIER[dtype])
+        x, w = np.full(4, ends.min, ends.dtype), np.full((4, 4), ends.max, ends.dtype)
+        w[2] = x[1] = ends.max
+        run = ArmRunner(target.capabilities).run(made, RunRequest(inputs={"x": x, "w": w}, timeout_s=60))
+        assert isinstance(run, Measurement) and run.outputs is not None, run
+        meant = (2**31 - 1 + w.astype(np.int64) @ x.astype(np.int64)).astype(np.int32)
+        np.testing.assert_array_equal(run.outputs["y"], meant)

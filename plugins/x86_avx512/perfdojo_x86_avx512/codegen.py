@@ -53,5 +53,6 @@ class X86CodeGenerator:
         vectors = self.capabilities.options["vectors_header"]
         headers = {file: _header(file) for file in (name, PROCESSOR, vectors)}
         emitter = X86Emitter(program, symbol, self.capabilities.dialect(), headers, vectors)
-        emitter.requires = requirements(self.capabilities.cpu_flags)
+        flags = (*self.capabilities.cpu_flags, *self.capabilities.flags_of_groups(program))
+        emitter.requires = requirements(flags)
         return emitter.source()

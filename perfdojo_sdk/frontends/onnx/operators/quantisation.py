@@ -12,6 +12,10 @@ from perfdojo_sdk.graph.operators import quantisation as q
 from perfdojo_sdk.graph.operators.contractions import matmul
 from perfdojo_sdk.graph.operators.convolutions import conv
 
+FACTOR, TOTAL = "i16", "i32"
+"""Dtypes of the factors of a product, which hold a byte less its zero point, and of its sums. Instructions
+add up pairs of such products."""
+
 
 def _quantise(n: Operation) -> Value:
     given = n.whole("output_dtype", 0)
@@ -29,8 +33,8 @@ def _dequantise(n: Operation) -> Value:
 
 def _matmul_integer(n: Operation) -> Value:
     x, y = n[0], n[1]
-    left = q.widened(n.b, x, n.maybe(2), max(x.rank - 2, 0))
-    return matmul(n.b, left, q.widened(n.b, y, n.maybe(3), y.rank - 1))
+    left = q.widened(n.b, x, n.maybe(2), max(x.rank - 2, 0), FACTOR)
+    return matmul(n.b, left, q.widened(n.b, y, n.maybe(3), y.rank - 1, FACTOR), TOTAL)
 
 
 def _convolved(n: Operation, x: Value, w: Value, bias: Value | None) -> Value:
@@ -48,8 +52,8 @@ def _conv_integer(n: Operation) -> Value:
 
 def _qlinear_matmul(n: Operation) -> Value:
     a, b = n[0], n[3]
-    left = q.widened(n.b, a, n[2], max(a.rank - 2, 0))
-    total = matmul(n.b, left, q.widened(n.b, b, n[5], b.rank - 1))
+    left = q.widened(n.b, a, n[2], max(a.rank - 2, 0), FACTOR)
+    total = matmul(n.b, left, q.widened(n.b, b, n[5], b.rank - 1, FACTOR), TOTAL)
     row, column = max(total.rank - 2, 0), max(total.rank - 1, 0)
     return q.requantise(n.b, total, ((n[1], row), (n[4], column), (n[6], row)), n[7], row)
 

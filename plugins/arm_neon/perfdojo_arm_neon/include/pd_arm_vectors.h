@@ -21,4 +21,25 @@
 #define pd_f32x4_from_f16x4(v) ((pd_f32x4)vcvt_f32_f16((float16x4_t)(v)))
 #define pd_f16x4_from_f32x4(v) ((pd_f16x4)vcvt_f16_f32((float32x4_t)(v)))
 
+/* Sums of products of bytes in groups of four. The instructions are spelled out, since the flags of a whole kernel are
+ * those of processors that lack them; a kernel with one asks for it when it is called. */
+#define PD_SPLAT_GROUP(T, V, N) \
+    PD_INLINE PD_TYPE(T, N) PD_OF(splat_group, T, N)(const void *p) \
+    { \
+        int32_t group; \
+        __builtin_memcpy(&group, p, sizeof group); \
+        return (PD_TYPE(T, N))PD_OF(splat, i32, V)(group); \
+    }
+#define PD_GROUP(T, A, instruction) \
+    PD_INLINE PD_TYPE(T, 4) pd_group_##T##x4_##A##_##A(PD_TYPE(T, 4) sum, PD_TYPE(A, 16) a, PD_TYPE(A, 16) b) \
+    { \
+        __asm__(".arch_extension dotprod\n\t" instruction " %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b)); \
+        return sum; \
+    }
+PD_SPLAT_GROUP(i8, 4, 16)
+PD_SPLAT_GROUP(u8, 4, 16)
+PD_GROUP(i32, i8, "sdot")
+PD_GROUP(i32, u8, "udot")
+PD_GROUP(u32, u8, "udot")
+
 #endif

@@ -192,4 +192,26 @@ PD_INLINE pd_f16x4 pd_avx2_f16_from_f32(pd_f32x4 v)
 #define pd_f16x4_from_f32x4 pd_avx2_f16_from_f32
 #define pd_f16x4_from_f64x4(v) pd_f16x4_from_f32x4(pd_odd_f64_f32x4(v))
 
+/* Sums of products in pairs. */
+PD_INLINE pd_i16x16 pd_splat_group_i16x16(const void *p)
+{
+    int32_t group;
+    __builtin_memcpy(&group, p, sizeof group);
+    return (pd_i16x16)_mm256_set1_epi32(group);
+}
+PD_INLINE pd_i16x8 pd_splat_group_i16x8(const void *p)
+{
+    int32_t group;
+    __builtin_memcpy(&group, p, sizeof group);
+    return (pd_i16x8)_mm_set1_epi32(group);
+}
+PD_INLINE pd_i32x8 pd_group_i32x8_i16_i16(pd_i32x8 sum, pd_i16x16 a, pd_i16x16 b)
+{
+    return (pd_i32x8)_mm256_add_epi32((__m256i)sum, _mm256_madd_epi16((__m256i)a, (__m256i)b));
+}
+PD_INLINE pd_i32x4 pd_group_i32x4_i16_i16(pd_i32x4 sum, pd_i16x8 a, pd_i16x8 b)
+{
+    return (pd_i32x4)_mm_add_epi32((__m128i)sum, _mm_madd_epi16((__m128i)a, (__m128i)b));
+}
+
 #endif

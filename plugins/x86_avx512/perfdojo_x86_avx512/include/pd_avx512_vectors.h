@@ -199,4 +199,34 @@ PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 #define pd_f16x8_from_f32x8(v) ((pd_f16x8)_mm256_cvtps_ph((__m256)(v), PD_HALF_NEAREST))
 #define pd_f16x8_from_f64x8(v) pd_f16x8_from_f32x8(pd_odd_f64_f32x8(v))
 
+/* Sums in groups: of four bytes, or of two elements of two bytes. The instructions are spelled out, since the flags of a
+ * whole kernel are those of processors that lack them; a kernel with one asks for it when it is called. */
+#define PD_SPLAT_GROUP(T, V, N) \
+    PD_INLINE PD_TYPE(T, N) PD_OF(splat_group, T, N)(const void *p) \
+    { \
+        int32_t group; \
+        __builtin_memcpy(&group, p, sizeof group); \
+        return (PD_TYPE(T, N))PD_OF(splat, i32, V)(group); \
+    }
+#define PD_GROUP(T, A, B, V, N, instruction) \
+    PD_INLINE PD_TYPE(T, V) pd_group_##T##x##V##_##A##_##B(PD_TYPE(T, V) sum, PD_TYPE(A, N) a, PD_TYPE(B, N) b) \
+    { \
+        __asm__(instruction " %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b)); \
+        return sum; \
+    }
+PD_SPLAT_GROUP(u8, 16, 64)
+PD_SPLAT_GROUP(u8, 8, 32)
+PD_SPLAT_GROUP(i8, 16, 64)
+PD_SPLAT_GROUP(i8, 8, 32)
+PD_SPLAT_GROUP(i16, 16, 32)
+PD_SPLAT_GROUP(i16, 8, 16)
+PD_SPLAT_GROUP(bf16, 16, 32)
+PD_SPLAT_GROUP(bf16, 8, 16)
+PD_GROUP(f32, bf16, bf16, 16, 32, "vdpbf16ps")
+PD_GROUP(f32, bf16, bf16, 8, 16, "vdpbf16ps")
+PD_GROUP(i32, u8, i8, 16, 64, "vpdpbusd")
+PD_GROUP(i32, u8, i8, 8, 32, "vpdpbusd")
+PD_GROUP(i32, i16, i16, 16, 32, "vpdpwssd")
+PD_GROUP(i32, i16, i16, 8, 16, "vpdpwssd")
+
 #endif
