@@ -29,7 +29,7 @@ from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, ROUNDED_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -141,7 +141,8 @@ class CEmitter:
     #: get a function without those instructions, which tests the conditions once, and returns status 2 if one
     #: does not hold. ``PD_ANYWHERE``, in a header of the target, says how such a function is compiled.
     requires: tuple[str, ...] = ()
-    #: True if callers may give arrays of f16 and bf16, and kernels compute with them.
+    #: True if callers may give arrays of f16, bf16 and coded dtypes, and kernels compute with them or
+    #: convert them.
     computes_halves = True
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
@@ -192,6 +193,14 @@ class CEmitter:
                     why="tf32 is a form of f32 for temporaries",
                     hint=f"declare {name} as f32: tf32(x) rounds to tf32, f32(x) reads it back",
                 )
+        coded = set() if self.computes_halves else coded_dtypes(self.program)
+        if coded:
+            raise UnavailableError(
+                "PD-C001",
+                f"{self.program.name} uses {', '.join(sorted(coded))}, which does not compile yet",
+                why="the generator has no conversions of it",
+                hint="convert in a kernel for the host, and pass arrays of f32 or bf16",
+            )
         for dtype in STORED_DTYPES if not self.computes_halves else ():
             if use := next(beyond_storage(self.program, dtype), ""):
                 raise UnavailableError(
@@ -204,7 +213,8 @@ class CEmitter:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes of buffers that compile."""
-        return tuple(dtype for dtype in C_TYPES if self.computes_halves or dtype != "f16")
+        left_out = () if self.computes_halves else ("f16",)
+        return tuple(dtype for dtype in C_TYPES if dtype not in left_out)
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         buffers = [self.program.buffer_of[name] for name in names]
@@ -514,6 +524,15 @@ class CEmitter:
                 return c_operation(value, [self.expression(a, point) for a in value.arguments])
             case _:
                 assert_never(value)
+
+
+def coded_dtypes(program: Program) -> set[str]:
+    """The coded dtypes of a program's buffers, and of what its statements convert to."""
+    used = {buffer.dtype for buffer in program.buffers}
+    for _, node in program.walk():
+        if isinstance(node, Statement):
+            used |= node.dtypes
+    return used.intersection(CODED_DTYPES)
 
 
 def levels_of(scope: Scope, program: Program) -> frozenset[int]:

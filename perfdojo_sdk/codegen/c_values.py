@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
-from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, ROUNDED_DTYPES, carrier
 from perfdojo_sdk.core.expression import (
     COMPARISON,
     AffineExpr,
@@ -25,8 +25,13 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
-C_TYPES: Mapping[str, str] = {**NUMBERS, **{dtype: f"pd_{dtype}" for dtype in ROUNDED_DTYPES}}
-"""dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32."""
+C_TYPES: Mapping[str, str] = {
+    **NUMBERS,
+    **{dtype: f"pd_{dtype}" for dtype in ROUNDED_DTYPES},
+    **{dtype: NUMBERS[carrier(dtype)] for dtype in CODED_DTYPES},
+}
+"""dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32. Coded
+dtypes are bytes, and nothing is computed with them."""
 
 
 def in_f32(value: Operation) -> Expression:
@@ -73,10 +78,10 @@ def c_conversion(source: str, target: str, argument: str) -> str:
     """``argument``, a value of ``source``, as one of ``target``."""
     if source == target:
         return f"({argument})"
-    if source in ROUNDED_DTYPES:
+    if source in (*ROUNDED_DTYPES, *CODED_DTYPES):
         exact = f"pd_f32_from_{source}({argument})"
         return exact if target == "f32" else c_conversion("f32", target, exact)
-    if target in ROUNDED_DTYPES:
+    if target in (*ROUNDED_DTYPES, *CODED_DTYPES):
         if source not in ("f32", "f64"):
             source, argument = "f64", f"(double)({argument})"
         return f"pd_{target}_from_{source}({argument})"

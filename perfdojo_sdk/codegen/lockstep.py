@@ -24,7 +24,7 @@ from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
-from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, ROUNDED_DTYPES, carrier
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -199,7 +199,7 @@ class Lanes:
     def kind(self, dtype: str) -> str:
         """The kind of vector for values of ``dtype``, as names of functions have it."""
         plain = dtype == VECTOR_DTYPE and self.plain
-        return "f32v" if plain else self.made("u8" if dtype == "bool" else dtype)
+        return "f32v" if plain else self.made(carrier(dtype))
 
     def made(self, dtype: str) -> str:
         """A kind of ``pd_vectors.h``."""
@@ -258,7 +258,7 @@ class Lanes:
         if self.partial and kind == "f32v":
             line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
         elif self.partial:
-            kind = self.made("u8" if statement.dtype == "bool" else statement.dtype)
+            kind = self.made(carrier(statement.dtype))
             line(f"pd_store_some_{kind}({place}, {self.low}, {self.high}, {text});")
         elif self._streams(statement):
             line(f"pd_stream_{kind}({place}, {text});")
@@ -366,6 +366,7 @@ class Lanes:
         if source == target:
             return text
         through_f32 = source in ROUNDED_DTYPES or (target in ROUNDED_DTYPES and small)
+        through_f32 |= source in CODED_DTYPES
         if through_f32 and "f32" not in (source, target):
             return self._converted(self._converted(text, source, "f32"), "f32", target)
         return f"pd_{self.made(target)}_from_{self.made(source)}({text})"
@@ -448,7 +449,7 @@ class Lanes:
         if self.partial and kind == "f32v":
             return f"pd_load_first_{kind}({place}, {self.count})"
         if self.partial:
-            kind = self.made("u8" if dtype == "bool" else dtype)
+            kind = self.made(carrier(dtype))
             return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
         return f"pd_load_{kind}({place})"
 

@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, DTYPES, FLOAT_DTYPES, integer_bounds
 from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.expression import (
+    CODE_SOURCE,
     INDEX_DTYPE,
     MAX_DEPTH,
     Access,
@@ -29,7 +30,7 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import CLAMP, Lookup, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
-from perfdojo_sdk.core.tokens import Line, Token
+from perfdojo_sdk.core.tokens import RESERVED, Line, Token
 
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
@@ -300,14 +301,14 @@ class StatementParser:
             index = self.index()
             line.expect(")")
             return _Value(token, index)
-        if token.text in DTYPES or (token.text in OPERATIONS and self._is_call(token)):
+        if token.text in (*DTYPES, *OPERATIONS) and self._is_call(token):
             return self._call(token)
         return _Value(token, self.access())
 
     def _is_call(self, token: Token) -> bool:
-        """True unless the operation's name may be an array's, and no bracket says that it is called."""
+        """True unless the name may be an array's, and no bracket says that it is called."""
         following = self.line.peek(1)
-        return OPERATIONS[token.text].reserved or bool(following and following.text == "(")
+        return token.text in RESERVED or bool(following and following.text == "(")
 
     def _call(self, token: Token) -> _Value:
         line = self.line
@@ -350,7 +351,8 @@ class StatementParser:
             return Read(value.leaf, dtype)
         if value.name in DTYPES:
             self._agree(value, dtype, f"{value.name}(...)")
-            source = self.dtype(value.arguments[0]) or INDEX_DTYPE
+            default = CODE_SOURCE if dtype in CODED_DTYPES else INDEX_DTYPE
+            source = self.dtype(value.arguments[0]) or default
             return Cast(self.typed(value.arguments[0], source), dtype)
         return self._operation(value, dtype)
 
@@ -365,7 +367,9 @@ class StatementParser:
             first, operands = (self.typed(operands[0], "bool"),), operands[1:]
         if kind not in meaning.dtypes:
             what = f"{value.name} has no meaning for {kind}"
-            self.line.fail("PD-P010", what, value.token.column, len(value.token.text))
+            hint = f"compute in f32: f32(x) reads a value of {kind}, {kind}(x) rounds to it"
+            hint = hint if kind in CODED_DTYPES else ""
+            self.line.fail("PD-P010", what, value.token.column, len(value.token.text), hint)
         typed = tuple([self.typed(a, kind) for a in operands])
         return Operation(value.name, (*first, *typed), dtype)
 
@@ -382,6 +386,10 @@ class StatementParser:
 
     def _literal(self, value: _Value, dtype: str) -> Literal:
         token, line = value.token, self.line
+        if dtype in CODED_DTYPES:
+            what = f"a number has no dtype {dtype}: it is converted"
+            hint = f"write {dtype}({'-' if value.sign < 0 else ''}{token.text})"
+            line.fail("PD-P010", what, token.column, len(token.text), hint)
         if dtype in FLOAT_DTYPES:
             number = value.sign * float(token.text)
             if token.text != "inf" and abs(number) == float("inf"):

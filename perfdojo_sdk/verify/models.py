@@ -22,7 +22,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NoReturn, TypeAlias, assert_never
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.laws import EXPONENT, RECIPROCAL
 from perfdojo_sdk.core.laws import LAWS as DECLARED
@@ -211,6 +211,8 @@ class RandomModel:
         """The conversion: from a float it rounds, by an opaque function, unless the rounding is declared."""
         if source == target or self._unseen(source, target):
             return lambda value: value
+        if source in CODED_DTYPES:
+            return self.opaque(f"cast {source} {target}")
         if source in FLOAT_DTYPES:
             rounding = self.opaque(f"cast {source} {target}")
             if target == "bool":
