@@ -16,7 +16,7 @@ import pytest
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import FLOAT64, ROUNDING
-from perfdojo_sdk.core.dtypes import CODED_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, bits
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.core.formats import POWERS, decode, encode, numbers, zeros_of
 from perfdojo_sdk.core.interpreter import interpret
@@ -32,6 +32,7 @@ THEIRS = {
     "f8e5m2": ml_dtypes.float8_e5m2,
     "f8e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
     "f8e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "f4e2m1": ml_dtypes.float4_e2m1fn,
     "f8e8m0": ml_dtypes.float8_e8m0fnu,
 }
 
@@ -61,7 +62,8 @@ def nearest(values: np.ndarray, dtype: str) -> np.ndarray:
     """The codes by ml_dtypes, with one code for all NaN."""
     with np.errstate(all="ignore"):
         codes = values.astype(THEIRS[dtype]).view(np.uint8)
-    codes = np.where(np.isnan(np.array(numbers(dtype))[codes]), np.uint8(encode(math.nan, dtype)), codes)
+    none = np.isnan(np.array(numbers(dtype))[codes]) | np.isnan(values)
+    codes = np.where(none, np.uint8(encode(math.nan, dtype)), codes)
     if dtype == POWERS:
         # There, denormal floats above 2^-127 are all rounded up, also those nearer to 2^-127.
         codes = np.where((values > 2.0**-127) & (values < 1.5 * 2.0**-127), 0, codes)
@@ -70,7 +72,7 @@ def nearest(values: np.ndarray, dtype: str) -> np.ndarray:
 
 @pytest.mark.parametrize("dtype", CODED_DTYPES)
 def test_codes_are_those_of_another_implementation(dtype: str) -> None:
-    theirs = np.arange(256, dtype=np.uint8).view(THEIRS[dtype]).astype(np.float64)
+    theirs = np.arange(1 << bits(dtype), dtype=np.uint8).view(THEIRS[dtype]).astype(np.float64)
     assert np.array_equal(theirs, np.array(numbers(dtype)), equal_nan=True)
     assert np.array_equal(np.signbit(theirs[theirs == 0]), [code > 0 for code in zeros_of(dtype)])
     values = floats(dtype)
@@ -180,10 +182,15 @@ def test_compiled_code_converts_as_another_implementation_does() -> None:
     arrays, lines = {}, []
     for dtype, given in values.items():
         arrays |= {f"x_{dtype}": ("f32", given.size), f"y_{dtype}": (dtype, given.size)}
-        arrays |= {f"c_{dtype}": (dtype, 256), f"n_{dtype}": ("f32", 256), f"w_{dtype}": (dtype, wide.size)}
+        codes = 1 << bits(dtype)
+        arrays |= {
+            f"c_{dtype}": (dtype, codes),
+            f"n_{dtype}": ("f32", codes),
+            f"w_{dtype}": (dtype, wide.size),
+        }
         lines += [
             f"{given.size} y_{dtype}[{{0}}] = {dtype}(x_{dtype}[{{0}}])",
-            f"256 n_{dtype}[{{0}}] = f32(c_{dtype}[{{0}}])",
+            f"{codes} n_{dtype}[{{0}}] = f32(c_{dtype}[{{0}}])",
             f"{wide.size} w_{dtype}[{{0}}] = {dtype}(wide[{{0}}])",
         ]
     arrays["wide"] = ("f64", wide.size)
@@ -191,7 +198,9 @@ def test_compiled_code_converts_as_another_implementation_does() -> None:
     head = f"kernel k({', '.join(inputs)}) -> {', '.join(n for n in arrays if n not in inputs)}"
     declared = [f"{name} {dtype} [{size}] heap" for name, (dtype, size) in arrays.items()]
     given = {f"x_{dtype}": each for dtype, each in values.items()}
-    given |= {f"c_{dtype}": np.arange(256, dtype=np.uint8) for dtype in CODED_DTYPES} | {"wide": wide}
+    given |= {f"c_{dtype}": np.arange(1 << bits(dtype), dtype=np.uint8) for dtype in CODED_DTYPES} | {
+        "wide": wide
+    }
     found = compiled("\n".join([head, *declared, "", *lines, ""]), given)
     for dtype in CODED_DTYPES:
         assert np.array_equal(found[f"y_{dtype}"], nearest(values[dtype], dtype)), dtype
@@ -210,7 +219,7 @@ def test_compiled_code_converts_as_another_implementation_does() -> None:
         ("", ("$", "")),
         ("ties away from zero", (r"- 1 \+ \(size >> \(23 - FRACTION\) & 1\)", "")),
         ("no denormal numbers", (r"sum\.bits - step\.bits :", "0 :")),
-        ("saturated", (r"INFINITE \? BEYOND \| sign : NOT", "LARGEST | sign")),
+        ("saturated", (r"SIGNED \? BEYOND \| sign : NOT", "LARGEST | sign")),
         ("powers cut off", (r"u\.bits >> 22 & 1 :", "0 :")),
         ("NaN read as a number", (r"size > LARGEST \|\|", "size > 0xff ||")),
     ],

@@ -29,7 +29,7 @@ from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import CODED_DTYPES, ROUNDED_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES, UNCOMPUTED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -141,8 +141,8 @@ class CEmitter:
     #: get a function without those instructions, which tests the conditions once, and returns status 2 if one
     #: does not hold. ``PD_ANYWHERE``, in a header of the target, says how such a function is compiled.
     requires: tuple[str, ...] = ()
-    #: True if callers may give arrays of f16, bf16 and coded dtypes, and kernels compute with them or
-    #: convert them.
+    #: True if callers may give arrays of f16, bf16 and dtypes without operations, and kernels compute with
+    #: them or convert them.
     computes_halves = True
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
@@ -193,13 +193,13 @@ class CEmitter:
                     why="tf32 is a form of f32 for temporaries",
                     hint=f"declare {name} as f32: tf32(x) rounds to tf32, f32(x) reads it back",
                 )
-        coded = set() if self.computes_halves else coded_dtypes(self.program)
-        if coded:
+        odd = set() if self.computes_halves else uncomputed_dtypes(self.program)
+        if odd:
             raise UnavailableError(
                 "PD-C001",
-                f"{self.program.name} uses {', '.join(sorted(coded))}, which does not compile yet",
+                f"{self.program.name} uses {', '.join(sorted(odd))}, which does not compile yet",
                 why="the generator has no conversions of it",
-                hint="convert in a kernel for the host, and pass arrays of f32 or bf16",
+                hint="convert in a kernel for the host, and pass arrays of f32 or i32",
             )
         for dtype in STORED_DTYPES if not self.computes_halves else ():
             if use := next(beyond_storage(self.program, dtype), ""):
@@ -526,13 +526,13 @@ class CEmitter:
                 assert_never(value)
 
 
-def coded_dtypes(program: Program) -> set[str]:
-    """The coded dtypes of a program's buffers, and of what its statements convert to."""
+def uncomputed_dtypes(program: Program) -> set[str]:
+    """The dtypes without operations of a program's buffers, and of what its statements convert to."""
     used = {buffer.dtype for buffer in program.buffers}
     for _, node in program.walk():
         if isinstance(node, Statement):
             used |= node.dtypes
-    return used.intersection(CODED_DTYPES)
+    return used.intersection(UNCOMPUTED_DTYPES)
 
 
 def levels_of(scope: Scope, program: Program) -> frozenset[int]:

@@ -18,13 +18,14 @@ from perfdojo_sdk.codegen.c_values import (
     c_operation,
     in_f32,
     is_rounded,
+    narrowing,
 )
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_dtypes, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
-from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, ROUNDED_DTYPES, carrier
+from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES, ROUNDED_DTYPES, carrier
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -365,6 +366,11 @@ class Lanes:
         small = BYTES[source] < 4 and source not in FLOAT_DTYPES
         if source == target:
             return text
+        if source in NARROW_DTYPES:
+            return self._converted(f"pd_wrap_{self.made(source)}({text})", carrier(source), target)
+        if target in NARROW_DTYPES:
+            held = self._converted(text, source, carrier(target))
+            return f"pd_{narrowing(source)}_{self.made(target)}({held})"
         through_f32 = source in ROUNDED_DTYPES or (target in ROUNDED_DTYPES and small)
         through_f32 |= source in CODED_DTYPES
         if through_f32 and "f32" not in (source, target):

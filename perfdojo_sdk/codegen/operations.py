@@ -225,9 +225,9 @@ def header() -> str:
             "/* Functions of floats, of one operand and of two. */",
             *map(_of_floats, (1, 2)),
             "",
-            "/* X(name, V, bits of the fraction, bias, largest size, size beyond it, code of NaN, bit of the sign,",
-            " * 1 with a zero of either sign, 1 with infinities, the number whose last digit is the least number,",
-            " * the least number) for each format of a float that is only stored. */",
+            "/* X(name, V, bits of the fraction, bias, largest size, size beyond it, code of NaN,",
+            " * bit of the sign, 1 with a zero of either sign, 1 if what is beyond has a sign, the number",
+            " * whose last digit is the least number, the least number): of each coded dtype. */",
             f"#define PD_EACH_FORMAT(X, V) {' '.join(map(_format, FORMATS))}",
             "",
             "#endif",
@@ -240,7 +240,7 @@ def _format(dtype: str) -> str:
     form = FORMATS[dtype]
     least = 1 - form.bias - form.fraction
     facts = (form.fraction, form.bias, form.largest, form.beyond, form.nan, form.sign)
-    flags = (int(form.signed_zero), int(form.infinite))
+    flags = (int(form.signed_zero), int(form.signed_beyond))
     listed = ", ".join(map(str, (*facts, *flags, f"0x1p{least + 23}f", f"0x1p{least}f")))
     return f"X({dtype}, V, {listed})"
 

@@ -15,6 +15,7 @@ from perfdojo_sdk.core.dtypes import (
     CODED_DTYPES,
     DIGITS,
     FLOAT_DTYPES,
+    NARROW_DTYPES,
     STORED_DTYPES,
     integer_bounds,
     wrap,
@@ -94,11 +95,15 @@ class Float64:
 
     def cast(self, source: str, target: str) -> Callable[[Any], float]:
         if source in CODED_DTYPES:
-            return numbers(source).__getitem__
+            known, last = numbers(source), len(numbers(source)) - 1
+            return lambda code: known[code & last]  # further bits of a byte mean nothing
         if target in CODED_DTYPES:
             return lambda value: encode(float(value), target)
         if target in FLOAT_DTYPES:
-            return float
+            narrow = source in NARROW_DTYPES
+            return (lambda value: float(wrap(value, source))) if narrow else float
+        if source in NARROW_DTYPES:
+            return lambda value: wrap(wrap(value, source), target)
         if source in FLOAT_DTYPES:
             return lambda value: _saturated(value, target)
         return lambda value: wrap(value, target)

@@ -6,6 +6,7 @@ Dtypes meet only in explicit casts, so nothing here says how two of them combine
 from __future__ import annotations
 
 from perfdojo_sdk.core.formats import CODED_DTYPES as CODED_DTYPES
+from perfdojo_sdk.core.formats import FORMATS
 
 FLOAT_DTYPES = ("f64", "f32", "f16", "bf16", "tf32")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")
@@ -13,7 +14,11 @@ INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")
 #: The dtypes of operations.
 COMPUTED_DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
 
-DTYPES = (*COMPUTED_DTYPES, *CODED_DTYPES)
+#: Integers of less than a byte. Like coded dtypes, they have no operations but conversions.
+NARROW_DTYPES = ("i4", "u4", "i2", "u2")
+UNCOMPUTED_DTYPES = (*CODED_DTYPES, *NARROW_DTYPES)
+
+DTYPES = (*COMPUTED_DTYPES, *UNCOMPUTED_DTYPES)
 
 #: Float dtypes with the range of f32 and fewer digits. Compiled code stores values of f32 in them, rounded,
 #: and computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
@@ -25,7 +30,7 @@ ROUNDED_DTYPES = ("f16", *STORED_DTYPES)
 #: Bytes of one element.
 BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "tf32": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
-    "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1, **dict.fromkeys(CODED_DTYPES, 1),
+    "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1, **dict.fromkeys(UNCOMPUTED_DTYPES, 1),
 }  # fmt: skip
 
 #: Binary digits of a float dtype, the leading one included: rounding to it is off by 2^-digits of the value.
@@ -57,8 +62,11 @@ def smallest_normal(dtype: str) -> float:
 
 
 def carrier(dtype: str) -> str:
-    """The dtype of the integers that hold a value of bool or of a coded dtype; any other dtype itself."""
-    return "u8" if dtype == "bool" or dtype in CODED_DTYPES else dtype
+    """The dtype of the integers that hold a value of bool, or of a dtype without operations; any other dtype
+    itself."""
+    if dtype == "bool" or dtype in CODED_DTYPES:
+        return "u8"
+    return f"{dtype[0]}8" if dtype in NARROW_DTYPES else dtype
 
 
 def converts(source: str, target: str) -> bool:
@@ -70,7 +78,9 @@ def converts(source: str, target: str) -> bool:
 
 def bits(dtype: str) -> int:
     """Width of an integer dtype, or of the codes of a coded one."""
-    return 8 * BYTES[dtype]
+    if dtype in FORMATS:
+        return (FORMATS[dtype].codes - 1).bit_length()
+    return int(dtype[1:]) if dtype in NARROW_DTYPES else 8 * BYTES[dtype]
 
 
 def integer_bounds(dtype: str) -> tuple[int, int]:

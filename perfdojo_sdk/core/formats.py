@@ -1,10 +1,10 @@
-"""The formats of the float dtypes that are only stored: fp8, and scales of the power of two.
+"""The formats of the float dtypes that are only stored: fp8, fp4, and powers of two as scales.
 
 A value of such a dtype is a *code*, a whole number of so many bits: sign, exponent, fraction. There are no
 operations on codes but two conversions: :func:`decode` gives the number, :func:`encode` the code of the
 nearest number. Sources: Micikevicius et al., "FP8 formats for deep learning", 2022 (E4M3FN, E5M2); the FNUZ
 forms of Noune et al., "8-bit numerical formats for deep neural networks", 2022; the OCP specification of
-microscaling formats, version 1.0 (E8M0).
+microscaling formats, version 1.0 (E2M1, E8M0).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Format:
     largest: int
     """Size of the largest finite number."""
     beyond: int
-    """Size of what is larger: an infinity, or NaN."""
+    """Size of what is larger: an infinity, NaN, or the largest number itself."""
     nan: int
-    """The code that each NaN is converted to."""
+    """The code that each NaN is converted to: zero in a format that has none."""
     signed_zero: bool = True
     """True if there is a zero of either sign."""
 
@@ -47,8 +47,8 @@ class Format:
         return 2 * self.sign
 
     @property
-    def infinite(self) -> bool:
-        """True if ``beyond`` is an infinity."""
+    def signed_beyond(self) -> bool:
+        """True if what is beyond has a sign: it is an infinity, or a number."""
         return self.beyond != self.nan
 
 
@@ -61,6 +61,7 @@ FORMATS: Mapping[str, Format] = {
     "f8e5m2": Format(5, 2, 15, largest=0x7B, beyond=0x7C, nan=0x7E),
     "f8e4m3fnuz": Format(4, 3, 8, largest=0x7F, beyond=0x80, nan=0x80, signed_zero=False),
     "f8e5m2fnuz": Format(5, 2, 16, largest=0x7F, beyond=0x80, nan=0x80, signed_zero=False),
+    "f4e2m1": Format(2, 1, 1, largest=7, beyond=7, nan=0),
 }
 
 CODED_DTYPES = (*FORMATS, POWERS)
@@ -69,7 +70,8 @@ CODED_DTYPES = (*FORMATS, POWERS)
 def encode(value: float, dtype: str) -> int:
     """The code of the nearest number, ties to even; those of ``f8e8m0`` to the larger.
 
-    A number beyond the largest one, after rounding, is an infinity, or NaN in a format that has none. Each
+    A number beyond the largest one, after rounding, is an infinity, NaN in a format without one, or in one
+    without either (``f4e2m1``) the largest number; there, NaN is zero. Each
     NaN gets the same code. What ``f8e8m0`` has no power of two for (zero, negative numbers) is NaN; below
     its least power of two, positive numbers are that.
     """
@@ -80,7 +82,7 @@ def encode(value: float, dtype: str) -> int:
         return form.nan
     size, sign = _size(abs(value), form), form.sign if math.copysign(1.0, value) < 0 else 0
     if size > form.largest:
-        return form.beyond | sign if form.infinite else form.nan
+        return form.beyond | sign if form.signed_beyond else form.nan
     return size | sign if size or form.signed_zero else 0
 
 
@@ -116,7 +118,7 @@ def numbers(dtype: str) -> tuple[float, ...]:
 def _number(code: int, form: Format) -> float:
     size, sign = code & form.sign - 1, -1.0 if code & form.sign else 1.0
     if size > form.largest or (not form.signed_zero and code == form.sign):
-        return math.copysign(math.inf, sign) if form.infinite and size == form.beyond else math.nan
+        return math.copysign(math.inf, sign) if form.signed_beyond and size == form.beyond else math.nan
     exponent, fraction = divmod(size, 1 << form.fraction)
     steps = fraction + (1 << form.fraction if exponent else 0)
     return sign * math.ldexp(steps, max(exponent, 1) - form.bias - form.fraction)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar, TypeAlias
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -114,7 +114,7 @@ def clamp(value: Expression, low: Literal, high: Literal) -> Expression:
 def unfit(value: Expression) -> str:
     """The reason why an expression is no lookup, in words; empty if it is one."""
     for node in walk(value):
-        if node.dtype in FLOAT_DTYPES:
+        if node.dtype in (*FLOAT_DTYPES, *CODED_DTYPES):
             return f"{node.text} is {node.dtype}, and an index is made of integers alone"
         if isinstance(node, Read) and any(map(lookups_in, node.access.subscripts)):
             return f"{node.text} is chosen by a run-time index itself"

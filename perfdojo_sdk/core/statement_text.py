@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from perfdojo_sdk.core.dtypes import CODED_DTYPES, DTYPES, FLOAT_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    NARROW_DTYPES,
+    UNCOMPUTED_DTYPES,
+    integer_bounds,
+)
 from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.expression import (
     CODE_SOURCE,
@@ -188,7 +196,7 @@ class StatementParser:
         if _height(read, _operands) > MAX_HEIGHT:
             self.line.fail("PD-P003", f"more than {MAX_HEIGHT} operations stand one inside the other", 1)
         dtype = self.dtype(read)
-        if dtype is None or dtype in FLOAT_DTYPES or dtype == "bool":
+        if dtype not in INTEGER_DTYPES:
             what = f"a run-time index is an integer, this is {dtype or 'a number without a dtype'}"
             hint = "write the conversion, as in i32(...), or the index without clamp where it has no array"
             self.line.fail("PD-P010", what, token.column, len(token.text), hint)
@@ -367,8 +375,9 @@ class StatementParser:
             first, operands = (self.typed(operands[0], "bool"),), operands[1:]
         if kind not in meaning.dtypes:
             what = f"{value.name} has no meaning for {kind}"
-            hint = f"compute in f32: f32(x) reads a value of {kind}, {kind}(x) rounds to it"
-            hint = hint if kind in CODED_DTYPES else ""
+            other = "i32" if kind in NARROW_DTYPES else "f32"
+            hint = f"compute in {other}: {other}(x) reads a value of {kind}, {kind}(x) converts to it"
+            hint = hint if kind in UNCOMPUTED_DTYPES else ""
             self.line.fail("PD-P010", what, value.token.column, len(value.token.text), hint)
         typed = tuple([self.typed(a, kind) for a in operands])
         return Operation(value.name, (*first, *typed), dtype)

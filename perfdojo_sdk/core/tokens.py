@@ -14,8 +14,8 @@ from perfdojo_sdk.core.operations import OPERATIONS
 MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1
 
-#: Words that an expression or declaration gives a meaning of its own. Coded dtypes are younger than stored
-#: programs, whose arrays may have their names.
+#: Words that an expression or declaration gives a meaning of its own. Dtypes without operations are
+#: younger than stored programs, whose arrays may have their names.
 RESERVED = frozenset(
     (
         *(name for name, meaning in OPERATIONS.items() if meaning.reserved),

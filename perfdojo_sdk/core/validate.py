@@ -10,7 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import CODED_DTYPES, INTEGER_DTYPES, converts, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    INTEGER_DTYPES,
+    NARROW_DTYPES,
+    UNCOMPUTED_DTYPES,
+    converts,
+    integer_bounds,
+)
 from perfdojo_sdk.core.expression import (
     CODE_SOURCE,
     INDEX_DTYPE,
@@ -379,7 +386,9 @@ def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
     if accumulate and dtype not in OPERATIONS[accumulate].dtypes:
         hint = (
-            f"accumulate in a buffer of f32, and convert its sums to {dtype}" if dtype in CODED_DTYPES else ""
+            f"accumulate in a buffer of f32 or i32, and convert its sums to {dtype}"
+            if dtype in UNCOMPUTED_DTYPES
+            else ""
         )
         yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id, hint=hint)
     for what in _ill_typed(program, statement.value):
@@ -443,7 +452,7 @@ def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
             case Operation():
                 yield from _ill_typed_operation(node)
             case IndexValue():
-                if node.dtype in CODED_DTYPES:
+                if node.dtype in UNCOMPUTED_DTYPES:
                     yield f"{node.text} has no dtype {node.dtype}"
             case _:
                 assert_never(node)
@@ -499,4 +508,4 @@ def _in_range(value: Literal) -> bool:
     return isinstance(value.value, int) and low <= value.value <= high
 
 
-INTEGER_RANGES = {dtype: integer_bounds(dtype) for dtype in (*INTEGER_DTYPES, "bool")}
+INTEGER_RANGES = {dtype: integer_bounds(dtype) for dtype in (*INTEGER_DTYPES, *NARROW_DTYPES, "bool")}

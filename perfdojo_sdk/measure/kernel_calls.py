@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import CODED_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, UNCOMPUTED_DTYPES, carrier, integer_bounds
 from perfdojo_sdk.core.formats import usual_codes
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
@@ -36,7 +36,7 @@ _GUARD = 0xA5
 CARRIER = {
     "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "tf32": "u4", "i64": "i8", "i32": "i4", "i16": "i2",
     "i8": "i1", "u64": "u8", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
-    **dict.fromkeys(CODED_DTYPES, "u1"),
+    **{dtype: f"{carrier(dtype)[0]}1" for dtype in UNCOMPUTED_DTYPES},
 }  # fmt: skip
 
 
@@ -169,7 +169,8 @@ def draw(array: np.ndarray[Any, Any], dtype: str, rng: np.random.Generator) -> N
     elif dtype == "bool":
         array[...] = rng.integers(0, 2, array.shape)
     else:
-        array[...] = rng.integers(0 if dtype.startswith("u") else -8, 8, array.shape)
+        low, high = integer_bounds(dtype)
+        array[...] = rng.integers(max(low, -8), min(high, 7), array.shape, endpoint=True)
 
 
 def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 from random import Random
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, COMPUTED_DTYPES, DTYPES, FLOAT_DTYPES, converts
+from perfdojo_sdk.core.dtypes import (
+    BYTES,
+    CODED_DTYPES,
+    COMPUTED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    UNCOMPUTED_DTYPES,
+    converts,
+)
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
@@ -82,7 +90,7 @@ class _Writer:
         name = self.rng.choice(names)
         dtype = self.arrays[name]
         signs = ["=", "max=", "min="] if dtype == "bool" else ["=", "+=", "*=", "max=", "min="]
-        sign = self.rng.choice(signs[:1] if dtype in CODED_DTYPES else signs)
+        sign = self.rng.choice(signs[:1] if dtype in UNCOMPUTED_DTYPES else signs)
         self.emit(name, dtype, "[{0},AT]", sign, condition=True)
         return None
 
@@ -138,8 +146,8 @@ class _Writer:
         rng = self.rng
         if depth == 0 or rng.random() < 0.2:
             return self.read(dtype)
-        if dtype in CODED_DTYPES:
-            source = rng.choice(FLOAT_DTYPES)
+        if dtype in UNCOMPUTED_DTYPES:
+            source = rng.choice(FLOAT_DTYPES if dtype in CODED_DTYPES else _COMPUTED)
             self.used |= {source, dtype}
             return f"{dtype}({self.value(source, depth - 1)})"
         one, other = (self.value(dtype, depth - 1) for _ in range(2))

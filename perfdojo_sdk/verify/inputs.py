@@ -17,7 +17,15 @@ from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import CODED_DTYPES, DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    DIGITS,
+    FLOAT_DTYPES,
+    STORED_DTYPES,
+    bits,
+    carrier,
+    integer_bounds,
+)
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
 from perfdojo_sdk.core.formats import middles, numbers, usual_codes
 from perfdojo_sdk.core.geometry import index_ranges
@@ -354,7 +362,7 @@ def _whole_numbers(
         return rng.integers(0, 2, shape, dtype=np.uint8)
     if name not in ("huge", "special", "magnitudes"):
         low, high = max(low, -100), min(high, 100)
-    kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
+    kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(carrier(dtype))}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
     least, most = integer_bounds(dtype)
     near = {int(each) + by for each in literals if each.is_integer() for by in (-1, 0, 1)}

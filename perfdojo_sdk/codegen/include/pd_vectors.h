@@ -422,7 +422,7 @@ PD_FUNCTIONS_2(PD_F32_IN_PART_2)
     PD_ODD_INTEGERS(i32, V, 0x1000000u) PD_ODD_INTEGERS(u32, V, 0u) \
     PD_STORED_FROM_32(f16, V) PD_STORED_FROM_32(bf16, V) PD_STORED_FROM_32(tf32, V)
 /* Floats that are only stored, as bytes; pd_types.h has the same for one of them. */
-#define PD_FORMAT_V(T, V, FRACTION, BIAS, LARGEST, BEYOND, NOT, SIGN, MINUS_ZERO, INFINITE, STEP, LEAST) \
+#define PD_FORMAT_V(T, V, FRACTION, BIAS, LARGEST, BEYOND, NOT, SIGN, MINUS_ZERO, SIGNED, STEP, LEAST) \
     PD_INLINE PD_TYPE(u8, V) PD_FROM(T, f32, V)(PD_TYPE(f32, V) v) \
     { \
         const PD_TYPE(u32, V) u = (PD_TYPE(u32, V))v, size = u & 0x7fffffffu, sign = (u >> 31) * SIGN; \
@@ -433,7 +433,7 @@ PD_FUNCTIONS_2(PD_F32_IN_PART_2)
             | (~least & (normal - ((127u - BIAS) << FRACTION))); \
         const PD_TYPE(u32, V) over = (PD_TYPE(u32, V))(code > LARGEST), none = (PD_TYPE(u32, V))(v != v); \
         const PD_TYPE(u32, V) kept = MINUS_ZERO ? sign : sign & (PD_TYPE(u32, V))(code != 0); \
-        const PD_TYPE(u32, V) beyond = INFINITE ? BEYOND | sign : (sign & 0) + NOT; \
+        const PD_TYPE(u32, V) beyond = SIGNED ? BEYOND | sign : (sign & 0) + NOT; \
         const PD_TYPE(u32, V) number = (over & beyond) | (~over & (code | kept)); \
         return PD_FROM(u8, u32, V)((none & NOT) | (~none & number)); \
     } \
@@ -444,7 +444,7 @@ PD_FUNCTIONS_2(PD_F32_IN_PART_2)
         const PD_TYPE(u32, V) least = (PD_TYPE(u32, V))(size < 1u << FRACTION); \
         const PD_TYPE(u32, V) number = (least & denormal) | (~least & ((size << (23 - FRACTION)) + ((127u - BIAS) << 23))); \
         const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(MINUS_ZERO ? size > LARGEST : u == SIGN); \
-        const PD_TYPE(u32, V) what = 0x7fc00000u - ((PD_TYPE(u32, V))(size == BEYOND) & (INFINITE ? 0x400000u : 0)); \
+        const PD_TYPE(u32, V) what = 0x7fc00000u - ((PD_TYPE(u32, V))(size == BEYOND) & (SIGNED ? 0x400000u : 0)); \
         return (PD_TYPE(f32, V))((none & what) | (~none & number) | (u & SIGN) * (0x80000000u / SIGN)); \
     }
 #define PD_FORMATS(V) \
@@ -462,6 +462,20 @@ PD_FUNCTIONS_2(PD_F32_IN_PART_2)
         const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(u == 255), least = (PD_TYPE(u32, V))(u == 0); \
         return (PD_TYPE(f32, V))((none & 0x7fc00000u) | (~none & (u << 23)) | (least & 0x400000u)); \
     }
+/* Integers of less than a byte, as in pd_types.h. */
+#define PD_NARROW_V(T, B, U, BITS, LEAST, MOST, V) \
+    PD_INLINE PD_TYPE(B, V) PD_OF(wrap, T, V)(PD_TYPE(B, V) v) \
+    { \
+        return (PD_TYPE(B, V))((PD_TYPE(U, V))v << (8 - BITS)) >> (8 - BITS); \
+    } \
+    PD_INLINE PD_TYPE(B, V) PD_OF(cut, T, V)(PD_TYPE(B, V) v) \
+    { \
+        return PD_OF(max, B, V)(PD_OF(min, B, V)(v, PD_OF(splat, B, V)(MOST)), PD_OF(splat, B, V)(LEAST)); \
+    }
+#define PD_NARROWS(V) \
+    PD_NARROW_V(i4, i8, u8, 4, -8, 7, V) PD_NARROW_V(i2, i8, u8, 2, -2, 1, V) \
+    PD_NARROW_V(u4, u8, u8, 4, 0, 15, V) PD_NARROW_V(u2, u8, u8, 2, 0, 3, V)
+PD_NARROWS(PD_V1) PD_NARROWS(PD_V2) PD_NARROWS(PD_V4) PD_NARROWS(PD_V8)
 #define PD_STORED_FROM_32(T, V) \
     PD_BY_ODD(T, i32, odd_i32, V) PD_BY_ODD(T, u32, odd_u32, V)
 /* S to T through a float that PD_OF(odd, f32, V) makes of it. */
