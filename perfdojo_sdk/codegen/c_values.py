@@ -170,6 +170,13 @@ def c_literal(value: Literal) -> str:
     return f"{text}f" if any(sign in text for sign in ".e") else f"{text}.0f"
 
 
+def c_constant(value: float | int, dtype: str) -> str:
+    """An element of a constant array in C, where no function may be called."""
+    if dtype in ROUNDED_DTYPES:
+        return f"{{{stored_bits(float(value), dtype):#x}}}"
+    return c_literal(Literal(value, dtype))
+
+
 def _c_integer(value: int, dtype: str) -> str:
     if dtype == "i64":
         # The smallest i64 has no literal in C.

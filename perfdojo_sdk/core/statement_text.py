@@ -35,7 +35,7 @@ from perfdojo_sdk.core.expression import (
     Quotient,
     Read,
 )
-from perfdojo_sdk.core.lookups import CLAMP, Lookup, clamp, lookups_in, unfit
+from perfdojo_sdk.core.lookups import CLAMP, Lookup, Range, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.tokens import RESERVED, Line, Token
@@ -46,6 +46,8 @@ _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
 #: Most operations one inside the other; a sum of n terms is n - 1 of them. It bounds the recursion of all
 #: functions that walk an expression.
 MAX_HEIGHT = 128
+
+_NO_TABLES: Mapping[str, Range] = {}
 
 Tree = TypeVar("Tree")
 
@@ -85,10 +87,16 @@ class StatementParser:
     """Reads the statement of one line that stands inside ``depth`` scopes."""
 
     def __init__(
-        self, line: Line, depth: int, dtype_of: Mapping[str, str], rank_of: Mapping[str, int]
+        self,
+        line: Line,
+        depth: int,
+        dtype_of: Mapping[str, str],
+        rank_of: Mapping[str, int],
+        ranges: Mapping[str, Range] = _NO_TABLES,
     ) -> None:
+        """``ranges``: the least and the largest element of each table of integers."""
         self.line, self.depth = line, depth
-        self.dtype_of, self.rank_of = dtype_of, rank_of
+        self.dtype_of, self.rank_of, self.ranges = dtype_of, rank_of, ranges
 
     def statement(self, identifier: str) -> Statement:
         line = self.line
@@ -185,7 +193,9 @@ class StatementParser:
         if reason := unfit(value):
             hint = "compute the index in an input of the kernel"
             line.fail("PD-P017", f"no run-time index: {reason}", token.column, len(token.text), hint)
-        return AffineExpr.of({}, 0, ((Lookup(value), 1),))
+        tables = sorted({read.array for read in value.reads}.intersection(self.ranges))
+        known = tuple([(name, self.ranges[name]) for name in tables])
+        return AffineExpr.of({}, 0, ((Lookup(value, known), 1),))
 
     def _bound(self) -> int:
         sign = -1 if self.line.accept("-") else 1

@@ -155,6 +155,9 @@ def _occurrences(place: LocatedNode) -> Iterator[Occurrence]:
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
+    for name in program.tables:
+        if name in program.outputs:
+            yield Violation("PD-P018", f"the table {name} is an output", name=name)
     names = [*program.inputs, *program.outputs]
     for name in names:
         buffer = program.buffer_of.get(name)

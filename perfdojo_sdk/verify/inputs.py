@@ -160,6 +160,9 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
     for array in program.inputs:
         dtype = program.buffer_of[array].dtype
         target = out[array].reshape(sets, *groups[array].shape)
+        if array in program.tables:
+            _put_table(program, array, target)
+            continue
         if dtype in CODED_DTYPES:
             target[...] = _codes(rng, target.shape, dtype, name)
             continue
@@ -248,7 +251,17 @@ def draw(
     for array in floats:
         if values[array].dtype != drawn[array].dtype:
             carry(values[array].reshape(drawn[array].shape), drawn[array], program.buffer_of[array].dtype)
+    for array in program.tables:
+        _put_table(program, array, drawn[array])
     return drawn
+
+
+def _put_table(program: Program, table: str, target: Array) -> None:
+    """Fill an array, or several one behind the other, with the elements of a table."""
+    buffer = program.buffer_of[table]
+    kind = np.float64 if buffer.dtype in FLOAT_DTYPES else target.dtype
+    values = np.broadcast_to(np.array(program.tables[table], kind).reshape(buffer.shape), target.shape)
+    carry(values.astype(np.float32) if buffer.dtype == "bf16" else values, target, buffer.dtype)
 
 
 def _cancel_arrays(rng: np.random.Generator, arrays: Sequence[Array]) -> None:
@@ -563,6 +576,8 @@ def integer_range(program: Program) -> tuple[int, str]:
     for _, node in program.walk():
         if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
             return 0, why
+    if any(not float(each).is_integer() for values in program.tables.values() for each in values):
+        return 0, "a table holds fractions"
     if other := {b.dtype for b in program.buffers} - {"f32", *STORED_DTYPES}:
         return 0, f"it uses {', '.join(sorted(other))}"
     for dtype in STORED_DTYPES:
@@ -592,7 +607,8 @@ def _magnitude(program: Program, largest: int) -> float:
     """
     size: dict[str, float] = dict.fromkeys((b.name for b in program.buffers), 0.0)
     for name in program.inputs:
-        size[program.buffer_of[name].name] = largest
+        table = program.tables.get(name, ())
+        size[program.buffer_of[name].name] = max(map(abs, table)) if table else largest
     worst = 0.0
     for path, node in program.walk():
         if not isinstance(node, Statement):
