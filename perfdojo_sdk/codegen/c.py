@@ -17,8 +17,8 @@ from typing import assert_never
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
     c_cast,
-    c_constant,
     c_condition,
+    c_constant,
     c_index,
     c_literal,
     c_operation,

@@ -470,8 +470,8 @@ class Interpreter:
         domain: Domain[Value],
         schedule: Schedule = FORWARD,
     ) -> dict[str, list[Value]]:
-        """Run on flat row-major inputs; the outputs, flat and row-major. Elements of tables may be given as well,
-        for a domain that has several values for one literal.
+        """Run on flat row-major inputs; the outputs, flat and row-major. Elements of tables may be given as
+        well, for a domain that has several values for one literal.
 
         :class:`MalformedProgram` when an unwritten cell is read or an output cell is not written,
         :class:`ProgramError` (PD-V004) when the inputs are not those of the interface.

@@ -3,7 +3,8 @@
 ``x[clamp(k[{0}], 0, 999), {1}]`` reads a row of ``x`` that the input ``k`` chooses. Such a *lookup* is an
 expression of integers: elements of inputs, iterators, literals, and operations that have a result for all
 operands. Inputs never change during a call, so a lookup is a function of the iterators and nothing else; and
-its range follows from the expression alone (and from the elements of tables), so no program can read outside of an array.
+its range follows from the expression alone (and from the elements of tables), so no program can read outside
+of an array.
 """
 
 from __future__ import annotations

@@ -6,7 +6,6 @@ from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import AffineExpr, Literal, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
 
-
 #: The word that declares a table.
 TABLE = "table"
 

@@ -20,7 +20,14 @@ from math import prod
 from typing import NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.dtypes import COMPUTED_DTYPES, DTYPES, FLOAT_DTYPES, INTEGER_DTYPES, integer_bounds, largest
+from perfdojo_sdk.core.dtypes import (
+    COMPUTED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    integer_bounds,
+    largest,
+)
 from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -151,7 +158,9 @@ def _values(line: Line, dtype: str, dimensions: tuple[Dimension, ...]) -> tuple[
     while line.accept(",") and len(values) < cells:
         values.append(_value(line, dtype))
     if len(values) < cells or not line.at("}"):
-        line.fail("PD-P018", f"the table has {cells} elements, and {'fewer' if line.at('}') else 'more'} are given")
+        line.fail(
+            "PD-P018", f"the table has {cells} elements, and {'fewer' if line.at('}') else 'more'} are given"
+        )
     line.expect("}")
     line.end()
     return tuple(values)
@@ -163,7 +172,9 @@ def _value(line: Line, dtype: str) -> float | int:
     if dtype in FLOAT_DTYPES:
         number = sign * float(token.text)
         if abs(number) > largest(dtype):
-            line.fail("PD-P018", f"{token.text} is beyond the range of {dtype}", token.column, len(token.text))
+            line.fail(
+                "PD-P018", f"{token.text} is beyond the range of {dtype}", token.column, len(token.text)
+            )
         return number
     low, high = integer_bounds(dtype)
     whole = sign * int(token.text) if token.text.isdigit() and len(token.text) < 30 else high + 1
