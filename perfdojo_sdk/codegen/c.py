@@ -298,8 +298,8 @@ class CEmitter:
         f = self.function
         for table in self.program.tables:
             self._table(self.program.buffer_of[table])
-        given = self.program.read_only.difference(self.program.tables)
-        unused = [c_name(a) for a in given if not self.program.occurrences[a]]
+        of_caller = self.program.read_only.difference(self.program.tables)
+        unused = [c_name(a) for a in of_caller if not self.program.occurrences[a]]
         if not shared and not slot:
             unused += ["workspace", "workspace_bytes"]
         if unused:

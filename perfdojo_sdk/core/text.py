@@ -208,8 +208,9 @@ def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
     return tuple(dimensions)
 
 
-def _is_whole(buffer: Buffer) -> bool:
-    return buffer.dtype in INTEGER_DTYPES
+def _ends(values: tuple[float | int, ...]) -> tuple[int, int]:
+    """The least and the largest element of a table of integers."""
+    return int(min(values)), int(max(values))
 
 
 class _Tree:
@@ -218,7 +219,7 @@ class _Tree:
     def __init__(self, buffers: tuple[Buffer, ...], dialect: Dialect) -> None:
         self.dialect = dialect
         self.dtype_of = {array: b.dtype for b in buffers for array in b.arrays}
-        self.ranges = {b.name: (min(b.values), max(b.values)) for b in buffers if b.values and _is_whole(b)}
+        self.ranges = {b.name: _ends(b.values) for b in buffers if b.values and b.dtype in INTEGER_DTYPES}
         self.rank_of = {array: len(b.dimensions) for b in buffers for array in b.arrays}
         self.line_of: dict[str, Line] = {}
         self.scopes = self.statements = 0
