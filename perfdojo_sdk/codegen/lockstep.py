@@ -13,6 +13,7 @@ from typing import assert_never
 from perfdojo_sdk.codegen.c import CEmitter, Point
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
+    c_conversion,
     c_index,
     c_literal,
     c_operation,
@@ -37,7 +38,7 @@ from perfdojo_sdk.core.expression import (
     Read,
 )
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
-from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS, Algebra, identity
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -217,8 +218,9 @@ class Lanes:
         """True if vectors can compute the statement."""
         if statement.accumulate and not self.moves(statement.target):
             spelling = SPELLINGS[statement.accumulate]
-            if not spelling.horizontal or statement.dtype == "bool" or statement.dtype in ROUNDED_DTYPES:
-                return False
+            chooses = OPERATIONS[statement.accumulate].algebra is Algebra.EXTREMUM
+            if not spelling.horizontal or (statement.dtype in ROUNDED_DTYPES and not chooses):
+                return False  # each sum is rounded, in one order or another
             return self._has_vectors(statement.value)
         return self._has_vectors(self.emitter._combined(statement))
 
@@ -310,14 +312,20 @@ class Lanes:
         return is_copy(statement) and self.emitter.location(statement.reads[0]).past_caches
 
     def _horizontal(self, statement: Statement, operation: str) -> None:
-        dtype = statement.dtype
-        kind, value = self.kind(dtype), self.vector(statement.value)
+        # The largest of rounded numbers is one of them, so that f32 finds it.
+        dtype = "f32" if statement.dtype in ROUNDED_DTYPES else statement.dtype
+        added = statement.value if dtype == statement.dtype else Cast(statement.value, dtype)
+        kind, value = self.kind(dtype), self.cells(added)
         if self.partial:
             nothing = c_literal(Literal(identity(operation, dtype), dtype))
             value = self._some_of(dtype, value, f"pd_splat_{kind}({nothing})")
         reduced = f"pd_{SPELLINGS[operation].horizontal}_{kind}({value})"
         target = self.emitter.cell(statement.target, self.base)
-        if operation in INFIX and dtype in FLOAT_DTYPES:
+        if dtype != statement.dtype:
+            held = c_conversion(statement.dtype, dtype, target)
+            found = c_conversion(dtype, statement.dtype, f"pd_{operation}_{dtype}({held}, {reduced})")
+            self.emitter.function.line(f"{target} = {found};")
+        elif operation in INFIX and dtype in FLOAT_DTYPES:
             self.emitter.function.line(f"{target} {INFIX[operation][0]}= {reduced};")
         else:
             self.emitter.function.line(f"{target} = pd_{operation}_{dtype}({target}, {reduced});")

@@ -222,6 +222,11 @@ def horizontals(target: str) -> Case:
                 out = case.result(dtype, 1)
                 value = case.read("s", dtype, "{0}")
                 case.lines.append(f"{out}[0] = 1\n{count}:v {out}[0] {sign} {value}")
+    for dtype in ("f16", "bf16", "bool"):
+        for count in counts(target, dtype):
+            for sign in ("max=", "min="):
+                out = case.result(dtype, 1)
+                case.lines.append(f"{out}[0] = 1\n{count}:v {out}[0] {sign} {case.read('s', dtype, '{0}')}")
     return case
 
 
@@ -229,7 +234,7 @@ def horizontals(target: str) -> Case:
 def test_horizontal_reductions(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = horizontals(target)
     # Small whole numbers, whose sums and products are exact in any order.
-    monkeypatch.setitem(globals(), "drawn", lambda dtype, seed: [1 + (k * 7) % 3 for k in range(CELLS)])
+    monkeypatch.setitem(globals(), "drawn", lambda dtype, seed: [(k * 7) % 2 if dtype == "bool" else 1 + (k * 7) % 3 for k in range(CELLS)])
     case.check(target)
 
 
