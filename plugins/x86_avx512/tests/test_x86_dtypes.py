@@ -234,7 +234,11 @@ def horizontals(target: str) -> Case:
 def test_horizontal_reductions(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     case = horizontals(target)
     # Small whole numbers, whose sums and products are exact in any order.
-    monkeypatch.setitem(globals(), "drawn", lambda dtype, seed: [(k * 7) % 2 if dtype == "bool" else 1 + (k * 7) % 3 for k in range(CELLS)])
+
+    def small(dtype: str, seed: int) -> list[float | int]:
+        return [k * 7 % 2 if dtype == "bool" else 1 + (k * 7) % 3 for k in range(CELLS)]
+
+    monkeypatch.setitem(globals(), "drawn", small)
     case.check(target)
 
 
