@@ -16,13 +16,14 @@ import pytest
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import FLOAT64, ROUNDING
-from perfdojo_sdk.core.dtypes import CODED_DTYPES, bits
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, UNCOMPUTED_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.core.formats import POWERS, decode, encode, numbers, zeros_of
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, draw
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 RUNNER = NativeRunner(("-O1",))
@@ -245,3 +246,28 @@ def test_a_generator_without_conversions_says_so() -> None:
         with pytest.raises(DojoError) as caught:
             Without(parse(text), "k", CORE_DIALECT)
         assert caught.value.code == "PD-C001" and "f8e" in caught.value.what and caught.value.hint
+
+
+def test_inputs_of_the_numeric_leg_are_values_of_their_dtype() -> None:
+    arrays = {dtype: f"x_{dtype}" for dtype in UNCOMPUTED_DTYPES}
+    computed = [f"f32({name}[{{0}},{{1}}])" for name in arrays.values()]
+    program = parse(
+        "\n".join(
+            [
+                f"kernel k({', '.join(arrays.values())}) -> y",
+                *(f"{name} {dtype} [12,40] heap" for dtype, name in arrays.items()),
+                "y f32 [12] heap\n",
+                f"12\n| y[{{0}}] = 0\n| 40 y[{{0}}] += {' + '.join(computed)}\n",
+            ]
+        )
+    )
+    seen: dict[str, set[int]] = {dtype: set() for dtype in arrays}
+    for name in FLOAT_CLASSES:
+        for number in range(4):
+            drawn = draw(name, program, 0, number=number)
+            for dtype, array in arrays.items():
+                seen[dtype] |= set(drawn[array].ravel().tolist())
+    for dtype, values in seen.items():
+        low, high = integer_bounds(dtype)
+        assert low <= min(values) and max(values) <= high, dtype
+        assert len(values) > (high - low) * 0.9, dtype

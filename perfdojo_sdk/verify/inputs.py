@@ -21,6 +21,7 @@ from perfdojo_sdk.core.dtypes import (
     CODED_DTYPES,
     DIGITS,
     FLOAT_DTYPES,
+    NARROW_DTYPES,
     STORED_DTYPES,
     bits,
     carrier,
@@ -425,6 +426,9 @@ def _whole_rows(
         chosen = np.flatnonzero(turn == one)
         flat[chosen] = sign * np.where(sizes[chosen] == 0, 1, sizes[chosen])
         flat[chosen, rng.integers(0, groups.size, len(chosen))] = 0
+    if dtype in NARROW_DTYPES:  # there is no dtype of NumPy that wraps so
+        count = high - low + 1
+        flat = (flat.astype(np.int64) - low) % count + low
     first[at] = flat.reshape(first[at].shape)
 
 
