@@ -17,6 +17,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfdojo_sdk.core.dtypes import UNCOMPUTED_DTYPES
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.game import Game
 from perfdojo_sdk.kernels.selection import default_selection
@@ -122,7 +123,7 @@ FUNCTIONS = (
     "log2", "pow", "rsqrt", "sigmoid", "sin", "sinh", "tan",
 )  # fmt: skip
 YOUNGER = {
-    ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", *FUNCTIONS,
+    ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", *UNCOMPUTED_DTYPES, *FUNCTIONS,
     *(f"{name}=" for name in FUNCTIONS)
 }  # fmt: skip
 

@@ -13,7 +13,7 @@ from snippets import program as kernel
 from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import ROUNDING
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, UNCOMPUTED_DTYPES, wrap
 from perfdojo_sdk.core.interpreter import MalformedProgram, Schedule, interpret
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -42,6 +42,8 @@ def given(program: Program, seed: int) -> dict[str, np.ndarray]:
             values = (
                 np.abs(values).astype(np.int64) & 1 if buffer.dtype == "bool" else values.astype(np.int64)
             )
+        if buffer.dtype in UNCOMPUTED_DTYPES:
+            values = np.vectorize(lambda v, dtype=buffer.dtype: wrap(int(v), dtype))(values)
         carry(values.astype(np.float32) if buffer.dtype == "bf16" else values, array, buffer.dtype)
         made[name] = array
     return made

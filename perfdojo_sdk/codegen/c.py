@@ -18,6 +18,7 @@ from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
     c_cast,
     c_condition,
+    c_constant,
     c_index,
     c_literal,
     c_operation,
@@ -29,7 +30,7 @@ from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES, UNCOMPUTED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -141,7 +142,8 @@ class CEmitter:
     #: get a function without those instructions, which tests the conditions once, and returns status 2 if one
     #: does not hold. ``PD_ANYWHERE``, in a header of the target, says how such a function is compiled.
     requires: tuple[str, ...] = ()
-    #: True if callers may give arrays of f16 and bf16, and kernels compute with them.
+    #: True if callers may give arrays of f16, bf16 and dtypes without operations, and kernels compute with
+    #: them or convert them.
     computes_halves = True
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
@@ -165,7 +167,7 @@ class CEmitter:
         parts = [self._comment(), self._include_lines(), self._asking(), query, *self.outlined, kernel]
         return KernelSource(
             self.symbol,
-            self._specs(self.program.inputs),
+            self._specs(self.program.given),
             self._specs(self.program.outputs),
             "\n".join(part for part in parts if part),
             support=self.support(),
@@ -192,6 +194,16 @@ class CEmitter:
                     why="tf32 is a form of f32 for temporaries",
                     hint=f"declare {name} as f32: tf32(x) rounds to tf32, f32(x) reads it back",
                 )
+        odd = set() if self.computes_halves else uncomputed_dtypes(self.program)
+        if odd:
+            raise UnavailableError(
+                "PD-C001",
+                f"{self.program.name} uses {', '.join(sorted(odd))}, which does not compile yet",
+                why="the generator has no conversions of it",
+                hint="convert in a kernel for the host, and pass arrays of f32 or i32",
+            )
+        if self.program.tables and not self.computes_halves:
+            raise no_tables(self.program)
         for dtype in STORED_DTYPES if not self.computes_halves else ():
             if use := next(beyond_storage(self.program, dtype), ""):
                 raise UnavailableError(
@@ -204,7 +216,8 @@ class CEmitter:
     @property
     def dtypes(self) -> tuple[str, ...]:
         """The dtypes of buffers that compile."""
-        return tuple(dtype for dtype in C_TYPES if self.computes_halves or dtype != "f16")
+        left_out = () if self.computes_halves else ("f16",)
+        return tuple(dtype for dtype in C_TYPES if dtype not in left_out)
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         buffers = [self.program.buffer_of[name] for name in names]
@@ -247,7 +260,7 @@ class CEmitter:
 """
 
     def _kernel(self) -> str:
-        declared = [self._declared_input(a) for a in self.program.inputs]
+        declared = [self._declared_input(a) for a in self.program.given]
         declared += [f"{self._type(a)} *restrict {c_name(a)}" for a in self.program.outputs]
         declared += ["void *workspace", "size_t workspace_bytes", "int threads"]
         self.function.lines += ["    " + line for line in self.prologue]
@@ -262,7 +275,7 @@ class CEmitter:
         if not self.requires:
             return "\n".join([f"{self.attribute}{head}", "{", *self.function.lines, "}", ""])
         here = f"{self.attribute}static __attribute__((noinline)) int pd_here_{self.symbol}({taken})"
-        names = [self.input_name(a) for a in self.program.inputs] + [c_name(a) for a in self.program.outputs]
+        names = [self.input_name(a) for a in self.program.given] + [c_name(a) for a in self.program.outputs]
         given = ", ".join([*names, "workspace", "workspace_bytes", "threads"])
         asked = f"    return pd_fits_{self.symbol}() ? pd_here_{self.symbol}({given}) : {OTHER_PROCESSOR};"
         lines = [here, "{", *self.function.lines, "}", "", f"PD_ANYWHERE {head}", "{", asked, "}", ""]
@@ -283,7 +296,10 @@ class CEmitter:
     def _enter(self) -> None:
         shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
         f = self.function
-        unused = [c_name(a) for a in self.program.read_only if not self.program.occurrences[a]]
+        for table in self.program.tables:
+            self._table(self.program.buffer_of[table])
+        of_caller = self.program.read_only.difference(self.program.tables)
+        unused = [c_name(a) for a in of_caller if not self.program.occurrences[a]]
         if not shared and not slot:
             unused += ["workspace", "workspace_bytes"]
         if unused:
@@ -300,6 +316,14 @@ class CEmitter:
                 given, size = given_name(array), self.program.buffer_of[array].bytes
                 f.line(f"if ({given} != {c_name(array)})")
                 f.line(f"    __builtin_memcpy({c_name(array)}, {given}, {size});")
+
+    def _table(self, buffer: Buffer) -> None:
+        """Declare a table, if anything reads it."""
+        assert buffer.values is not None
+        if self.program.occurrences[buffer.name]:
+            values = ", ".join([c_constant(value, buffer.dtype) for value in buffer.values])
+            kind = C_TYPES[buffer.dtype]
+            self.function.line(f"static const {kind} {c_name(buffer.name)}[{buffer.cells}] = {{{values}}};")
 
     # -- buffers ---------------------------------------------------------------------------------
 
@@ -514,6 +538,24 @@ class CEmitter:
                 return c_operation(value, [self.expression(a, point) for a in value.arguments])
             case _:
                 assert_never(value)
+
+
+def no_tables(program: Program) -> UnavailableError:
+    """The refusal of a generator that has no tables."""
+    names = ", ".join(program.tables)
+    hint = "pass the elements as an input"
+    why = "the generator has no constants of a program in memory"
+    what = f"{program.name} has tables ({names}), which do not compile yet"
+    return UnavailableError("PD-C001", what, why=why, hint=hint)
+
+
+def uncomputed_dtypes(program: Program) -> set[str]:
+    """The dtypes without operations of a program's buffers, and of what its statements convert to."""
+    used = {buffer.dtype for buffer in program.buffers}
+    for _, node in program.walk():
+        if isinstance(node, Statement):
+            used |= node.dtypes
+    return used.intersection(UNCOMPUTED_DTYPES)
 
 
 def levels_of(scope: Scope, program: Program) -> frozenset[int]:

@@ -11,7 +11,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 from perfdojo_sdk.codegen.operations import NUMBERS, SPELLINGS
 from perfdojo_sdk.core.domains import rounded
-from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import (
+    BYTES,
+    CODED_DTYPES,
+    FLOAT_DTYPES,
+    NARROW_DTYPES,
+    ROUNDED_DTYPES,
+    UNCOMPUTED_DTYPES,
+    carrier,
+)
 from perfdojo_sdk.core.expression import (
     COMPARISON,
     AffineExpr,
@@ -25,8 +33,13 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
 
-C_TYPES: Mapping[str, str] = {**NUMBERS, **{dtype: f"pd_{dtype}" for dtype in ROUNDED_DTYPES}}
-"""dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32."""
+C_TYPES: Mapping[str, str] = {
+    **NUMBERS,
+    **{dtype: f"pd_{dtype}" for dtype in ROUNDED_DTYPES},
+    **{dtype: NUMBERS[carrier(dtype)] for dtype in UNCOMPUTED_DTYPES},
+}
+"""dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32. Dtypes
+without operations are bytes."""
 
 
 def in_f32(value: Operation) -> Expression:
@@ -73,10 +86,16 @@ def c_conversion(source: str, target: str, argument: str) -> str:
     """``argument``, a value of ``source``, as one of ``target``."""
     if source == target:
         return f"({argument})"
-    if source in ROUNDED_DTYPES:
+    if source in NARROW_DTYPES:
+        # Further bits of a byte that a caller gives mean nothing.
+        return c_conversion(carrier(source), target, f"pd_wrap_{source}({argument})")
+    if target in NARROW_DTYPES:
+        held = c_conversion(source, carrier(target), argument)
+        return f"pd_{narrowing(source)}_{target}({held})"
+    if source in (*ROUNDED_DTYPES, *CODED_DTYPES):
         exact = f"pd_f32_from_{source}({argument})"
         return exact if target == "f32" else c_conversion("f32", target, exact)
-    if target in ROUNDED_DTYPES:
+    if target in (*ROUNDED_DTYPES, *CODED_DTYPES):
         if source not in ("f32", "f64"):
             source, argument = "f64", f"(double)({argument})"
         return f"pd_{target}_from_{source}({argument})"
@@ -85,6 +104,12 @@ def c_conversion(source: str, target: str, argument: str) -> str:
     if source in FLOAT_DTYPES and target not in FLOAT_DTYPES:
         return f"pd_{target}_from_{source}({argument})"
     return f"({C_TYPES[target]})({argument})"
+
+
+def narrowing(source: str) -> str:
+    """The function that makes a narrow integer of a byte that was converted from ``source``: floats saturate,
+    integers wrap."""
+    return "cut" if source in FLOAT_DTYPES else "wrap"
 
 
 def _wrap(argument: Expression, text: str, least: int) -> str:
@@ -143,6 +168,13 @@ def c_literal(value: Literal) -> str:
     short, exact = f"{number:.6g}", f"{number:.9g}"
     text = short if to_f32(float(short)) == number else exact
     return f"{text}f" if any(sign in text for sign in ".e") else f"{text}.0f"
+
+
+def c_constant(value: float | int, dtype: str) -> str:
+    """An element of a constant array in C, where no function may be called."""
+    if dtype in ROUNDED_DTYPES:
+        return f"{{{stored_bits(float(value), dtype):#x}}}"
+    return c_literal(Literal(value, dtype))
 
 
 def _c_integer(value: int, dtype: str) -> str:

@@ -7,7 +7,7 @@ from typing import assert_never
 
 from perfdojo_sdk.codegen.c_values import is_rounded
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, ROUNDED_DTYPES
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program, Statement
@@ -57,7 +57,9 @@ def _computed(program: Program, value: Expression, level: int) -> Iterator[str]:
         return
     if isinstance(value, Operation) and is_rounded(value):
         yield VECTOR_DTYPE
-    if isinstance(value, Cast) and not {value.dtype, value.argument.dtype}.isdisjoint(ROUNDED_DTYPES):
+    if isinstance(value, Cast) and not {value.dtype, value.argument.dtype}.isdisjoint(
+        (*ROUNDED_DTYPES, *CODED_DTYPES)
+    ):
         yield VECTOR_DTYPE
     for child in value.children:
         yield from _computed(program, child, level)

@@ -13,18 +13,20 @@ from typing import assert_never
 from perfdojo_sdk.codegen.c import CEmitter, Point
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
+    c_conversion,
     c_index,
     c_literal,
     c_operation,
     in_f32,
     is_rounded,
+    narrowing,
 )
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_dtypes, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
-from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES, ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES, ROUNDED_DTYPES, carrier
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -37,7 +39,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.groups import GroupedSum
-from perfdojo_sdk.core.operations import INFIX, OPERATIONS, identity
+from perfdojo_sdk.core.operations import INFIX, OPERATIONS, Algebra, identity
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
@@ -208,7 +210,7 @@ class Lanes:
     def kind(self, dtype: str) -> str:
         """The kind of vector for values of ``dtype``, as names of functions have it."""
         plain = dtype == VECTOR_DTYPE and self.plain
-        return "f32v" if plain else self.made("u8" if dtype == "bool" else dtype)
+        return "f32v" if plain else self.made(carrier(dtype))
 
     def made(self, dtype: str) -> str:
         """A kind of ``pd_vectors.h``."""
@@ -225,8 +227,9 @@ class Lanes:
         """True if vectors can compute the statement."""
         if statement.accumulate and not self.moves(statement.target):
             spelling = SPELLINGS[statement.accumulate]
-            if not spelling.horizontal or statement.dtype == "bool" or statement.dtype in ROUNDED_DTYPES:
-                return False
+            chooses = OPERATIONS[statement.accumulate].algebra is Algebra.EXTREMUM
+            if not spelling.horizontal or (statement.dtype in ROUNDED_DTYPES and not chooses):
+                return False  # each sum is rounded, in one order or another
             return self._has_vectors(statement.value)
         return self._has_vectors(self.emitter._combined(statement))
 
@@ -287,7 +290,7 @@ class Lanes:
         if self.partial and kind == "f32v":
             line(f"pd_store_first_{kind}({place}, {self.count}, {text});")
         elif self.partial:
-            kind = self.made("u8" if statement.dtype == "bool" else statement.dtype)
+            kind = self.made(carrier(statement.dtype))
             line(f"pd_store_some_{kind}({place}, {self.low}, {self.high}, {text});")
         elif self._streams(statement):
             line(f"pd_stream_{kind}({place}, {text});")
@@ -338,14 +341,20 @@ class Lanes:
         return is_copy(statement) and self.emitter.location(statement.reads[0]).past_caches
 
     def _horizontal(self, statement: Statement, operation: str) -> None:
-        dtype = statement.dtype
-        kind, value = self.kind(dtype), self.vector(statement.value)
+        # The largest of rounded numbers is one of them, so that f32 finds it.
+        dtype = "f32" if statement.dtype in ROUNDED_DTYPES else statement.dtype
+        added = statement.value if dtype == statement.dtype else Cast(statement.value, dtype)
+        kind, value = self.kind(dtype), self.cells(added)
         if self.partial:
             nothing = c_literal(Literal(identity(operation, dtype), dtype))
             value = self._some_of(dtype, value, f"pd_splat_{kind}({nothing})")
         reduced = f"pd_{SPELLINGS[operation].horizontal}_{kind}({value})"
         target = self.emitter.cell(statement.target, self.base)
-        if operation in INFIX and dtype in FLOAT_DTYPES:
+        if dtype != statement.dtype:
+            held = c_conversion(statement.dtype, dtype, target)
+            found = c_conversion(dtype, statement.dtype, f"pd_{operation}_{dtype}({held}, {reduced})")
+            self.emitter.function.line(f"{target} = {found};")
+        elif operation in INFIX and dtype in FLOAT_DTYPES:
             self.emitter.function.line(f"{target} {INFIX[operation][0]}= {reduced};")
         else:
             self.emitter.function.line(f"{target} = pd_{operation}_{dtype}({target}, {reduced});")
@@ -394,7 +403,13 @@ class Lanes:
         small = BYTES[source] < 4 and source not in FLOAT_DTYPES
         if source == target:
             return text
+        if source in NARROW_DTYPES:
+            return self._converted(f"pd_wrap_{self.made(source)}({text})", carrier(source), target)
+        if target in NARROW_DTYPES:
+            held = self._converted(text, source, carrier(target))
+            return f"pd_{narrowing(source)}_{self.made(target)}({held})"
         through_f32 = source in ROUNDED_DTYPES or (target in ROUNDED_DTYPES and small)
+        through_f32 |= source in CODED_DTYPES
         if through_f32 and "f32" not in (source, target):
             return self._converted(self._converted(text, source, "f32"), "f32", target)
         return f"pd_{self.made(target)}_from_{self.made(source)}({text})"
@@ -477,7 +492,7 @@ class Lanes:
         if self.partial and kind == "f32v":
             return f"pd_load_first_{kind}({place}, {self.count})"
         if self.partial:
-            kind = self.made("u8" if dtype == "bool" else dtype)
+            kind = self.made(carrier(dtype))
             return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
         return f"pd_load_{kind}({place})"
 

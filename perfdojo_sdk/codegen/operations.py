@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES, bits
+from perfdojo_sdk.core.formats import FORMATS
 from perfdojo_sdk.core.operations import OPERATIONS
 
 #: The header that the rows make.
@@ -221,15 +222,40 @@ def header() -> str:
             "/* Functions of one operand, and of two, that have no vector form of their own. */",
             *map(_by_lane, (1, 2)),
             "",
+            "/* Functions of floats, of one operand and of two. */",
+            *map(_of_floats, (1, 2)),
+            "",
+            "/* X(name, V, bits of the fraction, bias, largest size, size beyond it, code of NaN,",
+            " * bit of the sign, 1 with a zero of either sign, 1 if what is beyond has a sign, the number",
+            " * whose last digit is the least number, the least number): of each coded dtype. */",
+            f"#define PD_EACH_FORMAT(X, V) {' '.join(map(_format, FORMATS))}",
+            "",
             "#endif",
             "",
         ]
     )
 
 
+def _format(dtype: str) -> str:
+    form = FORMATS[dtype]
+    least = 1 - form.bias - form.fraction
+    facts = (form.fraction, form.bias, form.largest, form.beyond, form.nan, form.sign)
+    flags = (int(form.signed_zero), int(form.signed_beyond))
+    listed = ", ".join(map(str, (*facts, *flags, f"0x1p{least + 23}f", f"0x1p{least}f")))
+    return f"X({dtype}, V, {listed})"
+
+
 def _by_lane(arity: int) -> str:
     lanes = [n for n, row in SPELLINGS.items() if row.vector is Vector.LANES and OPERATIONS[n].arity == arity]
     return f"#define PD_FUNCTIONS_BY_LANE_{arity}(X) {' '.join(f'X({name})' for name in lanes)}".rstrip()
+
+
+def _of_floats(arity: int) -> str:
+    """The functions that vectors of floats call, and no others."""
+    called = (Vector.LANES, Vector.FUNCTION)
+    names = [n for n, row in SPELLINGS.items() if row.vector in called and OPERATIONS[n].arity == arity]
+    found = [f"X({name})" for name in names if OPERATIONS[name].dtypes == FLOAT_DTYPES]
+    return f"#define PD_FUNCTIONS_{arity}(X) {' '.join(found)}"
 
 
 def _functions(name: str, row: Spelling) -> Iterator[str]:

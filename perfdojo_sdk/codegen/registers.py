@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.codegen.kinds import vector_lanes
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, carrier
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.groups import grouped_sum
@@ -58,7 +58,7 @@ def assign(
         return None
     kind = ""
     if moving:
-        kind = f"{'u8' if buffer.dtype == 'bool' else buffer.dtype}x{most}"
+        kind = f"{carrier(buffer.dtype)}x{most}"
         kind = "f32v" if buffer.dtype == "f32" and most == dialect.lanes["f32"] else kind
     return Registers(_names(buffer, width, name, taken), width, kind)
 

@@ -11,7 +11,16 @@ import struct
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    DIGITS,
+    FLOAT_DTYPES,
+    NARROW_DTYPES,
+    STORED_DTYPES,
+    integer_bounds,
+    wrap,
+)
+from perfdojo_sdk.core.formats import encode, numbers
 from perfdojo_sdk.core.operations import OPERATIONS, integer_operation
 
 Value = TypeVar("Value")
@@ -85,8 +94,16 @@ class Float64:
         return OPERATIONS[name].floats if dtype in FLOAT_DTYPES else integer_operation(name, dtype)
 
     def cast(self, source: str, target: str) -> Callable[[Any], float]:
+        if source in CODED_DTYPES:
+            known, last = numbers(source), len(numbers(source)) - 1
+            return lambda code: known[code & last]  # further bits of a byte mean nothing
+        if target in CODED_DTYPES:
+            return lambda value: encode(float(value), target)
         if target in FLOAT_DTYPES:
-            return float
+            narrow = source in NARROW_DTYPES
+            return (lambda value: float(wrap(value, source))) if narrow else float
+        if source in NARROW_DTYPES:
+            return lambda value: wrap(wrap(value, source), target)
         if source in FLOAT_DTYPES:
             return lambda value: _saturated(value, target)
         return lambda value: wrap(value, target)
@@ -111,9 +128,8 @@ class Rounding(Float64):
         return lambda *arguments: rounded(function(*arguments), dtype)
 
     def cast(self, source: str, target: str) -> Callable[[Any], float]:
-        if target in FLOAT_DTYPES:
-            return lambda value: rounded(float(value), target)
-        return super().cast(source, target)
+        convert = super().cast(source, target)
+        return (lambda value: rounded(convert(value), target)) if target in FLOAT_DTYPES else convert
 
 
 FLOAT64 = Float64()

@@ -5,9 +5,20 @@ Dtypes meet only in explicit casts, so nothing here says how two of them combine
 
 from __future__ import annotations
 
+from perfdojo_sdk.core.formats import CODED_DTYPES as CODED_DTYPES
+from perfdojo_sdk.core.formats import FORMATS
+
 FLOAT_DTYPES = ("f64", "f32", "f16", "bf16", "tf32")
 INTEGER_DTYPES = ("i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8")
-DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+
+#: The dtypes of operations.
+COMPUTED_DTYPES = (*FLOAT_DTYPES, *INTEGER_DTYPES, "bool")
+
+#: Integers of less than a byte. Like coded dtypes, they have no operations but conversions.
+NARROW_DTYPES = ("i4", "u4", "i2", "u2")
+UNCOMPUTED_DTYPES = (*CODED_DTYPES, *NARROW_DTYPES)
+
+DTYPES = (*COMPUTED_DTYPES, *UNCOMPUTED_DTYPES)
 
 #: Float dtypes with the range of f32 and fewer digits. Compiled code stores values of f32 in them, rounded,
 #: and computes in f32. tf32 takes as much room as f32; the digits that it lacks are zeros.
@@ -19,7 +30,7 @@ ROUNDED_DTYPES = ("f16", *STORED_DTYPES)
 #: Bytes of one element.
 BYTES = {
     "f64": 8, "f32": 4, "f16": 2, "bf16": 2, "tf32": 4, "i64": 8, "i32": 4, "i16": 2, "i8": 1,
-    "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1,
+    "u64": 8, "u32": 4, "u16": 2, "u8": 1, "bool": 1, **dict.fromkeys(UNCOMPUTED_DTYPES, 1),
 }  # fmt: skip
 
 #: Binary digits of a float dtype, the leading one included: rounding to it is off by 2^-digits of the value.
@@ -50,16 +61,33 @@ def smallest_normal(dtype: str) -> float:
     return 2.0 ** -{"f64": 1022, "f16": 14}.get(dtype, 126)
 
 
+def carrier(dtype: str) -> str:
+    """The dtype of the integers that hold a value of bool, or of a dtype without operations; any other dtype
+    itself."""
+    if dtype == "bool" or dtype in CODED_DTYPES:
+        return "u8"
+    return f"{dtype[0]}8" if dtype in NARROW_DTYPES else dtype
+
+
+def converts(source: str, target: str) -> bool:
+    """True if a value of one dtype may be converted to another: codes only from floats and to floats."""
+    if source == target or {source, target}.isdisjoint(CODED_DTYPES):
+        return True
+    return source in FLOAT_DTYPES or target in FLOAT_DTYPES
+
+
 def bits(dtype: str) -> int:
-    """Width of an integer dtype."""
-    return 8 * BYTES[dtype]
+    """Width of an integer dtype, or of the codes of a coded one."""
+    if dtype in FORMATS:
+        return (FORMATS[dtype].codes - 1).bit_length()
+    return int(dtype[1:]) if dtype in NARROW_DTYPES else 8 * BYTES[dtype]
 
 
 def integer_bounds(dtype: str) -> tuple[int, int]:
-    """Smallest and largest value of an integer dtype or bool."""
+    """Smallest and largest value of an integer dtype or bool, or code of a coded one."""
     if dtype == "bool":
         return 0, 1
-    if dtype.startswith("u"):
+    if carrier(dtype).startswith("u"):
         return 0, (1 << bits(dtype)) - 1
     return -(1 << (bits(dtype) - 1)), (1 << (bits(dtype) - 1)) - 1
 
@@ -74,5 +102,5 @@ def wrap(value: int, dtype: str) -> int:
     """The value of an integer dtype that ``value`` wraps to; for bool, 1 unless it is zero."""
     if dtype == "bool":
         return int(value != 0)
-    offset = 0 if dtype.startswith("u") else 1 << (bits(dtype) - 1)
+    offset = 0 if carrier(dtype).startswith("u") else 1 << (bits(dtype) - 1)
     return (value + offset) % (1 << bits(dtype)) - offset

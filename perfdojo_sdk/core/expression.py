@@ -37,6 +37,9 @@ Index = AffineExpr
 #: The dtype in which iterators and literals are compared if no other operand has a dtype.
 INDEX_DTYPE = "i64"
 
+#: The dtype of literals and iterators that a conversion to a coded dtype takes, where nothing else says one.
+CODE_SOURCE = "f32"
+
 COMPARISON, _UNARY, _ATOM = 0, 3, 4
 
 

@@ -40,7 +40,7 @@ def seldom_collected() -> Iterator[None]:
 def frozen(cls: type[T]) -> type[T]:
     """A frozen dataclass. Defaults must be plain values or :func:`later`; there is no ``__post_init__``."""
     made: Any = dataclass(frozen=True)(cls)
-    parameters, lines = ["self"], ["values = self.__dict__"]
+    parameters, lines = ["self"], ["known_ = self.__dict__"]
     defaults: dict[str, object] = {}
     for each in fields(made):
         if each.default is MISSING:
@@ -48,7 +48,7 @@ def frozen(cls: type[T]) -> type[T]:
         else:
             defaults[f"default_{each.name}"] = each.default
             parameters.append(f"{each.name}=default_{each.name}")
-        lines.append(f"values[{each.name!r}] = {each.name}")
+        lines.append(f"known_[{each.name!r}] = {each.name}")
     body = "".join(f"\n    {line}" for line in lines)
     # The names are those of the class body, as in the constructor that dataclass itself generates.
     exec(f"def __init__({', '.join(parameters)}):{body}", defaults)

@@ -470,13 +470,14 @@ class Interpreter:
         domain: Domain[Value],
         schedule: Schedule = FORWARD,
     ) -> dict[str, list[Value]]:
-        """Run on flat row-major inputs; the outputs, flat and row-major.
+        """Run on flat row-major inputs; the outputs, flat and row-major. Elements of tables may be given as
+        well, for a domain that has several values for one literal.
 
         :class:`MalformedProgram` when an unwritten cell is read or an output cell is not written,
         :class:`ProgramError` (PD-V004) when the inputs are not those of the interface.
         """
         code = self._code(schedule)
-        storage = {buffer.name: self._cells(buffer, inputs) for buffer in self._shared}
+        storage = {buffer.name: self._cells(buffer, inputs, domain) for buffer in self._shared}
         run = self._function(code, domain)
         if schedule.order == "lockstep":
             _exhaust(run(range, _round_robin, *storage.values()))
@@ -486,10 +487,12 @@ class Interpreter:
             run(range if schedule.order == "forward" else _backward, None, *storage.values())
         return {name: self._complete(name, storage) for name in self.program.outputs}
 
-    def _cells(self, buffer: Buffer, inputs: Mapping[str, Sequence[Any]]) -> list[Any]:
+    def _cells(self, buffer: Buffer, inputs: Mapping[str, Sequence[Any]], domain: Domain[Any]) -> list[Any]:
         if buffer.arrays[0] not in self.program.inputs:
             return [None] * buffer.cells
         given = inputs.get(buffer.arrays[0])
+        if given is None and buffer.values is not None:
+            return [domain.literal(value, buffer.dtype) for value in buffer.values]
         if given is None or len(given) != buffer.cells:
             found = "nothing" if given is None else number_of(len(given), "values")
             what = f"input {buffer.arrays[0]} takes {number_of(buffer.cells, 'values')}, {found} given"

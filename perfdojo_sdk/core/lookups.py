@@ -3,15 +3,16 @@
 ``x[clamp(k[{0}], 0, 999), {1}]`` reads a row of ``x`` that the input ``k`` chooses. Such a *lookup* is an
 expression of integers: elements of inputs, iterators, literals, and operations that have a result for all
 operands. Inputs never change during a call, so a lookup is a function of the iterators and nothing else; and
-its range follows from the expression alone, so no program can read outside of an array.
+its range follows from the expression alone (and from the elements of tables), so no program can read outside
+of an array.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import ClassVar, TypeAlias
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -40,6 +41,8 @@ class Lookup:
     """The value of an expression of integers, as a part of a subscript."""
 
     value: Expression
+    tables: tuple[tuple[str, Range], ...] = ()
+    """The tables that it reads, each with its least and its largest element."""
 
     @lazy
     def text(self) -> str:
@@ -74,11 +77,12 @@ class Lookup:
     ) -> AffineExpr:
         """The lookup with its iterators replaced, as a form."""
         forms = iter([form.substitute(levels) for form in self.value.forms])
-        return AffineExpr.of({}, 0, ((Lookup(self.value.filled(forms)), 1),))
+        return AffineExpr.of({}, 0, ((Lookup(self.value.filled(forms), self.tables), 1),))
 
     def bounds(self, sizes: Sequence[int]) -> Range:
         """A range that holds every value, whatever the inputs hold."""
-        return fold(self.value, lambda node, ranges: _range(node, ranges, sizes))
+        tables = dict(self.tables)
+        return fold(self.value, lambda node, ranges: _range(node, ranges, sizes, tables))
 
     def reach(self, sizes: Sequence[int]) -> int:
         return max(map(abs, self.bounds(sizes)))
@@ -87,6 +91,8 @@ class Lookup:
     def weight(self) -> int:
         """A bound on :meth:`reach` where every scope has one iteration; no literal or dtype is too wide."""
         found = clamped(self.value)
+        if isinstance(self.value, Read) and self.tables:
+            return max(1, *map(abs, self.tables[0][1]))
         return 2 ** bits(self.value.dtype) if found is None else max(1, abs(found[1]), abs(found[2]))
 
     #: No bound holds whatever the sizes of scopes are, but for that of the dtype.
@@ -114,7 +120,7 @@ def clamp(value: Expression, low: Literal, high: Literal) -> Expression:
 def unfit(value: Expression) -> str:
     """The reason why an expression is no lookup, in words; empty if it is one."""
     for node in walk(value):
-        if node.dtype in FLOAT_DTYPES:
+        if node.dtype in (*FLOAT_DTYPES, *CODED_DTYPES):
             return f"{node.text} is {node.dtype}, and an index is made of integers alone"
         if isinstance(node, Read) and any(map(lookups_in, node.access.subscripts)):
             return f"{node.text} is chosen by a run-time index itself"
@@ -149,7 +155,9 @@ def lookups_of(accesses: Sequence[Access]) -> Iterator[Lookup]:
 # -- ranges of integers ----------------------------------------------------------------------------
 
 
-def _range(node: Expression, ranges: tuple[Range, ...], sizes: Sequence[int]) -> Range:
+def _range(
+    node: Expression, ranges: tuple[Range, ...], sizes: Sequence[int], tables: Mapping[str, Range]
+) -> Range:
     """The range of a node, from the ranges of its operands; that of the dtype where nothing closer is known,
     or where the result may wrap."""
     everything = integer_bounds(node.dtype)
@@ -157,6 +165,8 @@ def _range(node: Expression, ranges: tuple[Range, ...], sizes: Sequence[int]) ->
         found = int(node.value), int(node.value)
     elif isinstance(node, IndexValue):
         found = node.index.bounds(sizes)
+    elif isinstance(node, Read):
+        found = tables.get(node.access.array, everything)
     elif isinstance(node, Cast):
         found = (0, 1) if node.dtype == "bool" else ranges[0]
     elif isinstance(node, Operation) and node.name in _RANGES:

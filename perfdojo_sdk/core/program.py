@@ -108,6 +108,7 @@ class Program:
 
     name: str
     inputs: tuple[str, ...]
+    """The arrays that hold values before the program runs: those of the caller, then the tables."""
     outputs: tuple[str, ...]
     buffers: tuple[Buffer, ...]
     body: tuple[Node, ...]
@@ -116,7 +117,7 @@ class Program:
 
     @property
     def header(self) -> str:
-        return f"kernel {self.name}({', '.join(self.inputs)}) -> {', '.join(self.outputs)}"
+        return f"kernel {self.name}({', '.join(self.given)}) -> {', '.join(self.outputs)}"
 
     @lazy
     def text(self) -> str:
@@ -146,9 +147,19 @@ class Program:
         """Array name -> its buffer."""
         return {array: buffer for buffer in self.buffers for array in buffer.arrays}
 
+    @property
+    def given(self) -> tuple[str, ...]:
+        """The inputs that the caller passes: all but tables."""
+        return tuple([name for name in self.inputs if name not in self.tables])
+
+    @lazy
+    def tables(self) -> Mapping[str, tuple[float | int, ...]]:
+        """Name of a table -> its elements."""
+        return {b.name: b.values for b in self.buffers if b.values is not None}
+
     @lazy
     def interface(self) -> frozenset[str]:
-        """Arrays that the caller owns."""
+        """Arrays that the caller owns, and tables: no move changes their storage."""
         return frozenset(self.inputs) | frozenset(self.outputs)
 
     @lazy

@@ -11,9 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    NARROW_DTYPES,
+    UNCOMPUTED_DTYPES,
+    integer_bounds,
+)
 from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.expression import (
+    CODE_SOURCE,
     INDEX_DTYPE,
     MAX_DEPTH,
     Access,
@@ -26,10 +35,10 @@ from perfdojo_sdk.core.expression import (
     Quotient,
     Read,
 )
-from perfdojo_sdk.core.lookups import CLAMP, Lookup, clamp, lookups_in, unfit
+from perfdojo_sdk.core.lookups import CLAMP, Lookup, Range, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
-from perfdojo_sdk.core.tokens import Line, Token
+from perfdojo_sdk.core.tokens import RESERVED, Line, Token
 
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
@@ -37,6 +46,8 @@ _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
 #: Most operations one inside the other; a sum of n terms is n - 1 of them. It bounds the recursion of all
 #: functions that walk an expression.
 MAX_HEIGHT = 128
+
+_NO_TABLES: Mapping[str, Range] = {}
 
 Tree = TypeVar("Tree")
 
@@ -76,10 +87,16 @@ class StatementParser:
     """Reads the statement of one line that stands inside ``depth`` scopes."""
 
     def __init__(
-        self, line: Line, depth: int, dtype_of: Mapping[str, str], rank_of: Mapping[str, int]
+        self,
+        line: Line,
+        depth: int,
+        dtype_of: Mapping[str, str],
+        rank_of: Mapping[str, int],
+        ranges: Mapping[str, Range] = _NO_TABLES,
     ) -> None:
+        """``ranges``: the least and the largest element of each table of integers."""
         self.line, self.depth = line, depth
-        self.dtype_of, self.rank_of = dtype_of, rank_of
+        self.dtype_of, self.rank_of, self.ranges = dtype_of, rank_of, ranges
 
     def statement(self, identifier: str) -> Statement:
         line = self.line
@@ -176,7 +193,9 @@ class StatementParser:
         if reason := unfit(value):
             hint = "compute the index in an input of the kernel"
             line.fail("PD-P017", f"no run-time index: {reason}", token.column, len(token.text), hint)
-        return AffineExpr.of({}, 0, ((Lookup(value), 1),))
+        tables = sorted({read.array for read in value.reads}.intersection(self.ranges))
+        known = tuple([(name, self.ranges[name]) for name in tables])
+        return AffineExpr.of({}, 0, ((Lookup(value, known), 1),))
 
     def _bound(self) -> int:
         sign = -1 if self.line.accept("-") else 1
@@ -187,7 +206,7 @@ class StatementParser:
         if _height(read, _operands) > MAX_HEIGHT:
             self.line.fail("PD-P003", f"more than {MAX_HEIGHT} operations stand one inside the other", 1)
         dtype = self.dtype(read)
-        if dtype is None or dtype in FLOAT_DTYPES or dtype == "bool":
+        if dtype not in INTEGER_DTYPES:
             what = f"a run-time index is an integer, this is {dtype or 'a number without a dtype'}"
             hint = "write the conversion, as in i32(...), or the index without clamp where it has no array"
             self.line.fail("PD-P010", what, token.column, len(token.text), hint)
@@ -300,14 +319,14 @@ class StatementParser:
             index = self.index()
             line.expect(")")
             return _Value(token, index)
-        if token.text in DTYPES or (token.text in OPERATIONS and self._is_call(token)):
+        if token.text in (*DTYPES, *OPERATIONS) and self._is_call(token):
             return self._call(token)
         return _Value(token, self.access())
 
     def _is_call(self, token: Token) -> bool:
-        """True unless the operation's name may be an array's, and no bracket says that it is called."""
+        """True unless the name may be an array's, and no bracket says that it is called."""
         following = self.line.peek(1)
-        return OPERATIONS[token.text].reserved or bool(following and following.text == "(")
+        return token.text in RESERVED or bool(following and following.text == "(")
 
     def _call(self, token: Token) -> _Value:
         line = self.line
@@ -350,7 +369,8 @@ class StatementParser:
             return Read(value.leaf, dtype)
         if value.name in DTYPES:
             self._agree(value, dtype, f"{value.name}(...)")
-            source = self.dtype(value.arguments[0]) or INDEX_DTYPE
+            default = CODE_SOURCE if dtype in CODED_DTYPES else INDEX_DTYPE
+            source = self.dtype(value.arguments[0]) or default
             return Cast(self.typed(value.arguments[0], source), dtype)
         return self._operation(value, dtype)
 
@@ -365,7 +385,10 @@ class StatementParser:
             first, operands = (self.typed(operands[0], "bool"),), operands[1:]
         if kind not in meaning.dtypes:
             what = f"{value.name} has no meaning for {kind}"
-            self.line.fail("PD-P010", what, value.token.column, len(value.token.text))
+            other = "i32" if kind in NARROW_DTYPES else "f32"
+            hint = f"compute in {other}: {other}(x) reads a value of {kind}, {kind}(x) converts to it"
+            hint = hint if kind in UNCOMPUTED_DTYPES else ""
+            self.line.fail("PD-P010", what, value.token.column, len(value.token.text), hint)
         typed = tuple([self.typed(a, kind) for a in operands])
         return Operation(value.name, (*first, *typed), dtype)
 
@@ -382,6 +405,10 @@ class StatementParser:
 
     def _literal(self, value: _Value, dtype: str) -> Literal:
         token, line = value.token, self.line
+        if dtype in CODED_DTYPES:
+            what = f"a number has no dtype {dtype}: it is converted"
+            hint = f"write {dtype}({'-' if value.sign < 0 else ''}{token.text})"
+            line.fail("PD-P010", what, token.column, len(token.text), hint)
         if dtype in FLOAT_DTYPES:
             number = value.sign * float(token.text)
             if token.text != "inf" and abs(number) == float("inf"):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import AffineExpr, Quotients
+from perfdojo_sdk.core.expression import AffineExpr, Literal, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
+
+#: The word that declares a table.
+TABLE = "table"
 
 
 @frozen
@@ -32,15 +35,20 @@ class Buffer:
     dimensions: tuple[Dimension, ...]
     location: str
     arrays: tuple[str, ...]
+    values: tuple[float | int, ...] | None = None
+    """The elements of a table, row by row: constants of the program. None for any other buffer."""
 
     @lazy
     def text(self) -> str:
         shape = ",".join(d.text for d in self.dimensions)
+        if self.values is not None:
+            listed = ", ".join([Literal(value, self.dtype).text for value in self.values])
+            return f"{self.name} {TABLE} {self.dtype} [{shape}] = {{{listed}}}"
         names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
         return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
 
     def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
-        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays)
+        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays, self.values)
 
     @lazy
     def shape(self) -> tuple[int, ...]:

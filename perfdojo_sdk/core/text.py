@@ -5,6 +5,7 @@ proved to stay inside its array, and a local array is written before it is read.
 
     kernel scale(x) -> y          the interface
     x f32 [8,16] heap             buffers: name dtype [dims] location -> arrays
+                                  or: name table dtype [dims] = {values}
     y f32 [8,16] heap
 
     8 16 y[{0},{1}] = x[{0},{1}] * 2
@@ -15,21 +16,31 @@ A scope with several children ends its line; the children follow, one bar deeper
 from __future__ import annotations
 
 import re
+from math import prod
 from typing import NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.dtypes import (
+    COMPUTED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    integer_bounds,
+    largest,
+)
 from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.statement_text import StatementParser
-from perfdojo_sdk.core.storage import Buffer, Dimension
+from perfdojo_sdk.core.storage import TABLE, Buffer, Dimension
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
 
 MAX_CHARACTERS = 1_000_000
 MAX_LINES = 10_000
 MAX_CELLS = 2**40
+#: Most elements of a table; they stand in the text.
+MAX_TABLE = 1 << 16
 
 
 def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program:
@@ -51,7 +62,8 @@ def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program
     buffers = _declarations(lines[1:split], dialect)
     tree = _Tree(buffers, dialect)
     body = tree.parse(lines[split:], lines[0])
-    program = Program(name, inputs, outputs, buffers, body)
+    tables = tuple([buffer.name for buffer in buffers if buffer.values is not None])
+    program = Program(name, (*inputs, *tables), outputs, buffers, body)
     for violation in violations(program, dialect):
         _report(violation, lines[0], tree)
     return program
@@ -96,11 +108,20 @@ def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
     taken: set[str] = set()
     for line in lines:
         name = line.name("a buffer's name")
+        table = line.at(TABLE)
+        line.next += table
         dtype = line.take("name", "a dtype").text
         if dtype not in DTYPES:
             line.next -= 1
             line.fail("PD-P006", f"unknown dtype {dtype!r}", hint=closest(dtype, list(DTYPES)))
         dimensions = _dimensions(line, dialect)
+        if table:
+            if taken.intersection((name,)):
+                line.fail("PD-P007", f"{name!r} is declared twice", 1, len(line.source.rstrip()))
+            values = _values(line, dtype, dimensions)
+            taken.add(name)
+            buffers.append(Buffer(name, dtype, dimensions, dialect.default_location, (name,), values))
+            continue
         location = line.take("name", "a location").text
         if location not in dialect.locations:
             line.next -= 1
@@ -120,6 +141,46 @@ def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
         taken |= {name, *arrays}
         buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays)))
     return tuple(buffers)
+
+
+def _values(line: Line, dtype: str, dimensions: tuple[Dimension, ...]) -> tuple[float | int, ...]:
+    """The elements of a table, between braces."""
+    if dtype not in COMPUTED_DTYPES or dtype == "tf32":
+        known = [each for each in COMPUTED_DTYPES if each != "tf32"]
+        line.fail("PD-P018", f"a table of {dtype}", 1, hint=f"its dtype is one of {', '.join(known)}")
+    cells = prod(dimension.size for dimension in dimensions)
+    if cells > MAX_TABLE:
+        hint = "pass a larger array as an input"
+        line.fail("PD-P018", f"a table has at most {MAX_TABLE} elements, this one {cells}", 1, hint=hint)
+    line.expect("=")
+    line.expect("{")
+    values = [_value(line, dtype)]
+    while line.accept(",") and len(values) < cells:
+        values.append(_value(line, dtype))
+    if len(values) < cells or not line.at("}"):
+        line.fail(
+            "PD-P018", f"the table has {cells} elements, and {'fewer' if line.at('}') else 'more'} are given"
+        )
+    line.expect("}")
+    line.end()
+    return tuple(values)
+
+
+def _value(line: Line, dtype: str) -> float | int:
+    sign = -1 if line.accept("-") else 1
+    token = line.take("number", "an element of the table")
+    if dtype in FLOAT_DTYPES:
+        number = sign * float(token.text)
+        if abs(number) > largest(dtype):
+            line.fail(
+                "PD-P018", f"{token.text} is beyond the range of {dtype}", token.column, len(token.text)
+            )
+        return number
+    low, high = integer_bounds(dtype)
+    whole = sign * int(token.text) if token.text.isdigit() and len(token.text) < 30 else high + 1
+    if not low <= whole <= high:
+        line.fail("PD-P018", f"{token.text} is no value of {dtype}", token.column, len(token.text))
+    return whole
 
 
 def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
@@ -147,12 +208,18 @@ def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
     return tuple(dimensions)
 
 
+def _ends(values: tuple[float | int, ...]) -> tuple[int, int]:
+    """The least and the largest element of a table of integers."""
+    return int(min(values)), int(max(values))
+
+
 class _Tree:
     """The indented part. Ids number scopes (``s0`` ...) and statements (``c0`` ...) in order."""
 
     def __init__(self, buffers: tuple[Buffer, ...], dialect: Dialect) -> None:
         self.dialect = dialect
         self.dtype_of = {array: b.dtype for b in buffers for array in b.arrays}
+        self.ranges = {b.name: _ends(b.values) for b in buffers if b.values and b.dtype in INTEGER_DTYPES}
         self.rank_of = {array: len(b.dimensions) for b in buffers for array in b.arrays}
         self.line_of: dict[str, Line] = {}
         self.scopes = self.statements = 0
@@ -225,4 +292,4 @@ class _Tree:
         identifier = f"c{self.statements}"
         self.statements += 1
         self.line_of[identifier] = line
-        return StatementParser(line, depth, self.dtype_of, self.rank_of).statement(identifier)
+        return StatementParser(line, depth, self.dtype_of, self.rank_of, self.ranges).statement(identifier)

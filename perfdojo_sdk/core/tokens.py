@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
-from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.dtypes import COMPUTED_DTYPES
 from perfdojo_sdk.core.errors import ProgramError, SourceSpan
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.operations import OPERATIONS
@@ -14,11 +14,12 @@ from perfdojo_sdk.core.operations import OPERATIONS
 MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1
 
-#: Words that an expression or declaration gives a meaning of its own.
+#: Words that an expression or declaration gives a meaning of its own. Dtypes without operations are
+#: younger than stored programs, whose arrays may have their names.
 RESERVED = frozenset(
     (
         *(name for name, meaning in OPERATIONS.items() if meaning.reserved),
-        *DTYPES,
+        *COMPUTED_DTYPES,
         "inf",
         "index",
         "kernel",

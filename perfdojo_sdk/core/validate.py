@@ -10,8 +10,16 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    INTEGER_DTYPES,
+    NARROW_DTYPES,
+    UNCOMPUTED_DTYPES,
+    converts,
+    integer_bounds,
+)
 from perfdojo_sdk.core.expression import (
+    CODE_SOURCE,
     INDEX_DTYPE,
     Access,
     Cast,
@@ -147,6 +155,9 @@ def _occurrences(place: LocatedNode) -> Iterator[Occurrence]:
 
 
 def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
+    for name in program.tables:
+        if name in program.outputs:
+            yield Violation("PD-P018", f"the table {name} is an output", name=name)
     names = [*program.inputs, *program.outputs]
     for name in names:
         buffer = program.buffer_of.get(name)
@@ -377,7 +388,12 @@ def _statement(program: Program, place: LocatedNode) -> Iterator[Violation]:
         what = f"{target} is {dtype}, the value is {statement.value.dtype}"
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
     if accumulate and dtype not in OPERATIONS[accumulate].dtypes:
-        yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id)
+        hint = (
+            f"accumulate in a buffer of f32 or i32, and convert its sums to {dtype}"
+            if dtype in UNCOMPUTED_DTYPES
+            else ""
+        )
+        yield Violation("PD-P010", f"{dtype} does not accumulate by {accumulate}", statement.id, hint=hint)
     for what in _ill_typed(program, statement.value):
         yield Violation("PD-P010", what, statement.id, hint="write the conversion")
 
@@ -429,15 +445,18 @@ def _ill_typed(program: Program, value: Expression) -> Iterator[str]:
                 if found != node.dtype:
                     yield f"{node.text} is {found}, not {node.dtype}"
             case Literal():
-                if node.dtype in INTEGER_RANGES and not _in_range(node):
+                if node.dtype in CODED_DTYPES or (node.dtype in INTEGER_RANGES and not _in_range(node)):
                     yield f"{node.text} is no value of {node.dtype}"
             case Cast():
+                if not converts(node.argument.dtype, node.dtype):
+                    yield f"{node.text}: {node.argument.dtype} and {node.dtype} meet in a float only"
                 if takes_no_dtype(node):
                     yield f"{node.text} converts numbers that take no dtype from an array or a conversion"
             case Operation():
                 yield from _ill_typed_operation(node)
             case IndexValue():
-                pass
+                if node.dtype in UNCOMPUTED_DTYPES:
+                    yield f"{node.text} has no dtype {node.dtype}"
             case _:
                 assert_never(node)
 
@@ -460,15 +479,17 @@ def _ill_typed_operation(value: Operation) -> Iterator[str]:
 def takes_no_dtype(value: Expression) -> bool:
     """True if a comparison's or conversion's text leaves the dtype of its operands open.
 
-    Literals and iterators among themselves are read as ``i64``, so of that dtype they may be.
+    Literals and iterators among themselves are read as ``i64``, in a conversion to a coded dtype as ``f32``,
+    so of that dtype they may be.
     """
+    default = CODE_SOURCE if value.dtype in CODED_DTYPES else INDEX_DTYPE
     if isinstance(value, Cast):
         operands: tuple[Expression, ...] = (value.argument,)
     elif isinstance(value, Operation) and OPERATIONS[value.name].compares:
         operands = value.arguments
     else:
         return False
-    return operands[0].dtype != INDEX_DTYPE and not any(map(has_dtype, operands))
+    return operands[0].dtype != default and not any(map(has_dtype, operands))
 
 
 def has_dtype(value: Expression) -> bool:
@@ -490,4 +511,4 @@ def _in_range(value: Literal) -> bool:
     return isinstance(value.value, int) and low <= value.value <= high
 
 
-INTEGER_RANGES = {dtype: integer_bounds(dtype) for dtype in (*INTEGER_DTYPES, "bool")}
+INTEGER_RANGES = {dtype: integer_bounds(dtype) for dtype in (*INTEGER_DTYPES, *NARROW_DTYPES, "bool")}

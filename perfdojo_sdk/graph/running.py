@@ -25,7 +25,7 @@ Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] = ROUNDING) -> list[Array]:
     """The program's outputs by the interpreter, every operation rounded to its dtype; or computed in another
     domain, such as doubles."""
-    given = {name: as_list(array) for name, array in zip(program.inputs, inputs, strict=True)}
+    given = {name: as_list(array) for name, array in zip(program.given, inputs, strict=True)}
     # The interpreter keeps generated code with itself, and a program may run for every node of a graph.
     interpreter = program.once("graph interpreter", lambda: Interpreter(program))
     found = interpreter.run(given, domain)

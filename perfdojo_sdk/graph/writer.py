@@ -20,7 +20,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -35,7 +35,9 @@ SHORT_FLOATS = ("f16", "bf16")
 
 def computed_in(dtype: str) -> str:
     """The dtype in which values of ``dtype`` are computed."""
-    return "f32" if dtype in SHORT_FLOATS else dtype
+    if dtype in (*SHORT_FLOATS, *CODED_DTYPES):
+        return "f32"
+    return "i32" if dtype in NARROW_DTYPES else dtype
 
 
 def is_float(dtype: str) -> bool:

@@ -70,7 +70,7 @@ class Kernel:
 
     @cached_property
     def inputs(self) -> tuple[ArraySpec, ...]:
-        return array_specs(self.program, self.program.inputs)
+        return array_specs(self.program, self.program.given)
 
     @cached_property
     def outputs(self) -> tuple[ArraySpec, ...]:

@@ -15,13 +15,13 @@ import numpy as np
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.interface import MAX_THREADS
-from perfdojo_sdk.library.bfloat16 import bfloat16, from_dlpack, is_bfloat16
+from perfdojo_sdk.library.bfloat16 import element_of, fresh, from_dlpack
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
 ALIGNMENT = 64
 
-#: dtype of a program -> NumPy's own; bf16 has a place of its own.
+#: dtype of a program -> NumPy's own; others are those of ml_dtypes.
 NUMPY = {
     "f64": "float64", "f32": "float32", "f16": "float16", "i64": "int64", "i32": "int32", "i16": "int16",
     "i8": "int8", "u64": "uint64", "u32": "uint32", "u16": "uint16", "u8": "uint8", "bool": "bool",
@@ -39,14 +39,12 @@ class ArgumentValueError(DojoError, ValueError):
 
 def dtype_name(dtype: np.dtype[Any]) -> str:
     """A program's name for ``dtype`` in any byte order; NumPy's own where programs have none."""
-    if is_bfloat16(dtype):
-        return "bf16"
-    return DTYPES.get(dtype.newbyteorder("=")) or str(dtype)
+    return element_of(dtype) or DTYPES.get(dtype.newbyteorder("=")) or str(dtype)
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """NumPy's dtype for fresh arrays of a program's."""
-    return bfloat16() if dtype == "bf16" else np.dtype(NUMPY[dtype])
+    return np.dtype(NUMPY[dtype]) if dtype in NUMPY else fresh(dtype)
 
 
 def view(value: Any, name: str) -> Array:

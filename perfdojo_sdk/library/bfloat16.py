@@ -1,4 +1,5 @@
-"""Arrays of bf16, which NumPy itself has not: those of the package ml_dtypes, and tensors through DLPack."""
+"""Arrays of dtypes that NumPy itself has not, such as bf16: those of the package ml_dtypes, and tensors
+through DLPack."""
 
 from __future__ import annotations
 
@@ -8,29 +9,33 @@ from typing import Any
 import numpy as np
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.graph.arrays import ML_DTYPES, numpy_dtype
 
 #: The bits of bf16 where ml_dtypes is not installed: numbers of NumPy that say what they stand for.
 BITS = np.dtype("u2", metadata={"element": "bf16"})
 
 
 class MissingBfloat16(DojoError, TypeError):
-    """An array of bf16 has to be made, and nothing is there that has such arrays."""
+    """An array of a dtype such as bf16 has to be made, and nothing is there that has such arrays."""
 
 
-def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    return dtype.name == "bfloat16" or bool(dtype.metadata and dtype.metadata.get("element") == "bf16")
+_OURS = {theirs: ours for ours, theirs in ML_DTYPES.items()}
 
 
-def bfloat16() -> np.dtype[Any]:
+def element_of(dtype: np.dtype[Any]) -> str:
+    """A program's name for a dtype that NumPy itself has not; empty for any other one."""
+    metadata = dtype.metadata
+    return _OURS.get(dtype.name, "") or (str(metadata.get("element", "")) if metadata else "")
+
+
+def fresh(dtype: str) -> np.dtype[Any]:
     """The dtype of fresh arrays; :class:`MissingBfloat16` (PD-L011) without ml_dtypes."""
     try:
-        import ml_dtypes
-    except ImportError as error:
+        return numpy_dtype(dtype)
+    except (ImportError, AttributeError) as error:
         hint = "install ml_dtypes, or pass arrays of your own with out=, such as PyTorch's"
-        what = "NumPy has no arrays of bf16 for the result"
+        what = f"NumPy has no arrays of {dtype} for the result"
         raise MissingBfloat16("PD-L011", what, hint=hint) from error
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
 
 
 # -- DLPack ----------------------------------------------------------------------------------------

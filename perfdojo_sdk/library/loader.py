@@ -20,6 +20,7 @@ from typing import Any
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.graph.arrays import ML_DTYPES
 from perfdojo_sdk.library.arrays import (
     NUMPY,
     ArgumentTypeError,
@@ -268,7 +269,7 @@ class _Function:
     def __init__(self, entry: KernelEntry, code: ctypes.CDLL) -> None:
         self.entry = entry
         self.key = tuple((i.shape, i.dtype) for i in entry.inputs)
-        missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in (*NUMPY, "bf16")]
+        missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in (*NUMPY, *ML_DTYPES)]
         if missing:
             raise LibraryError("PD-L008", f"{entry.name} has arrays of {missing[0]}, which NumPy lacks")
         pointers = [ctypes.c_void_p] * (len(entry.inputs) + len(entry.outputs) + 1)

@@ -18,6 +18,8 @@ from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, UNCOMPUTED_DTYPES, carrier, integer_bounds
+from perfdojo_sdk.core.formats import usual_codes
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.measure.own_memory import Segment, writable_segments
 from perfdojo_sdk.measure.process_state import Used, float_state, surroundings
@@ -34,6 +36,7 @@ _GUARD = 0xA5
 CARRIER = {
     "f64": "f8", "f32": "f4", "f16": "f2", "bf16": "u2", "tf32": "u4", "i64": "i8", "i32": "i4", "i16": "i2",
     "i8": "i1", "u64": "u8", "u32": "u4", "u16": "u2", "u8": "u1", "bool": "u1",
+    **{dtype: f"{carrier(dtype)[0]}1" for dtype in UNCOMPUTED_DTYPES},
 }  # fmt: skip
 
 
@@ -143,7 +146,7 @@ DRAWN = 1_048_573
 
 
 def fill(target: Guarded, rng: np.random.Generator) -> None:
-    """Draw an input: floats in [-1, 1), small integers."""
+    """Draw an input: floats in [-1, 1), small integers, codes of usual numbers."""
     flat = target.array.reshape(-1)
     draw(flat[:DRAWN], target.dtype, rng)
     for begin in range(DRAWN, flat.size, DRAWN):
@@ -161,10 +164,13 @@ def draw(array: np.ndarray[Any, Any], dtype: str, rng: np.random.Generator) -> N
     elif dtype in ("bf16", "tf32"):
         drawn = (rng.random(array.shape, dtype=np.float32) * 2 - 1).view(np.uint32)
         array[...] = drawn >> 16 if dtype == "bf16" else drawn >> 13 << 13
+    elif dtype in CODED_DTYPES:
+        array[...] = rng.choice(np.array(usual_codes(dtype), np.uint8), array.shape)
     elif dtype == "bool":
         array[...] = rng.integers(0, 2, array.shape)
     else:
-        array[...] = rng.integers(0 if dtype.startswith("u") else -8, 8, array.shape)
+        low, high = integer_bounds(dtype)
+        array[...] = rng.integers(max(low, -8), min(high, 7), array.shape, endpoint=True)
 
 
 def read(file: int, target: np.ndarray[Any, Any], at: int) -> None:

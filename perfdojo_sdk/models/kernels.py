@@ -86,7 +86,7 @@ class CompiledKernels:
         self.prepare([program])
         given = {
             name: array.view(CARRIER[program.buffer_of[name].dtype])
-            for name, array in zip(program.inputs, inputs, strict=True)
+            for name, array in zip(program.given, inputs, strict=True)
         }
         found = self._runner.run(self._artifacts[symbol_of(program)], RunRequest(inputs=given))
         if isinstance(found, Failure):

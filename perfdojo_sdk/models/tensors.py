@@ -1,7 +1,8 @@
 """Arrays in one safetensors file, which is mapped into memory and never unpickled.
 
 The file is the number of bytes of its head, the head in JSON (name -> dtype, shape, place), and the data.
-Arrays with wide elements come first, so that each starts at a multiple of its element's size.
+Arrays with wide elements come first, so that each starts at a multiple of its element's size. Elements of
+less than a byte take one, under names of our own: the format has none for that.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from perfdojo_sdk.library.manifest import LibraryError
 _NAMES = {
     "f64": "F64", "f32": "F32", "f16": "F16", "bf16": "BF16", "i64": "I64", "i32": "I32", "i16": "I16",
     "i8": "I8", "u64": "U64", "u32": "U32", "u16": "U16", "u8": "U8", "bool": "BOOL",
+    "f8e4m3fn": "F8_E4M3", "f8e5m2": "F8_E5M2", "f8e4m3fnuz": "F8_E4M3FNUZ", "f8e5m2fnuz": "F8_E5M2FNUZ",
+    "f8e8m0": "F8_E8M0", "f4e2m1": "F4_E2M1_BYTES", "i4": "I4_BYTES", "u4": "U4_BYTES", "i2": "I2_BYTES",
+    "u2": "U2_BYTES",
 }  # fmt: skip
 _OURS = {theirs: ours for ours, theirs in _NAMES.items()}
 MAX_HEAD_BYTES = 100 << 20

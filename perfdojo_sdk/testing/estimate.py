@@ -95,7 +95,7 @@ class AnalyticGenerator:
     """Writes the program itself as the code of a kernel."""
 
     def generate(self, program: Program, symbol: str) -> KernelSource:
-        inputs, outputs = array_specs(program, program.inputs), array_specs(program, program.outputs)
+        inputs, outputs = array_specs(program, program.given), array_specs(program, program.outputs)
         return KernelSource(symbol, inputs, outputs, program.text, "dojo")
 
 

@@ -67,7 +67,7 @@ def _odd_source(source: KernelSource, program: Program) -> Iterator[str]:
     if source.symbol != SYMBOL:
         yield f"the symbol {SYMBOL} was asked for, and {source.symbol} is given"
     for what, given, names in (
-        ("inputs", source.inputs, program.inputs),
+        ("inputs", source.inputs, program.given),
         ("outputs", source.outputs, program.outputs),
     ):
         expected = array_specs(program, names)

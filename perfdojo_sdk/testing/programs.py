@@ -5,15 +5,17 @@ on one that did: element-wise with broadcast, shifted, reversed and transposed r
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
 under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
-place; and unusual flows of values: accumulations of two kinds into one cell, first writes under a condition,
-reductions of which the last iteration is left, recurrences, reads ahead of writes, aliases inside one nest,
-and filters that slide. Some temporaries share a buffer. No cell is read before it was written.
+place; values kept in dtypes without operations, and tables; and unusual flows of values: accumulations of
+two kinds into one cell, first writes under a condition, reductions of which the last iteration is left,
+recurrences, reads ahead of writes, aliases inside one nest, and filters that slide. Some temporaries share a
+buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
 
 from random import Random
 
+from perfdojo_sdk.core.dtypes import UNCOMPUTED_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
@@ -67,7 +69,6 @@ class _Writer:
             self.elementwise()
         outputs = [self.locals[-1], *(a for a in self.locals[:-1] if self.rng.random() < 0.25)]
         interface = [*self.inputs, *self.indices], [*outputs, *self.given_back]
-        header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         buffers = [
             f"{names[0]} f32 [{','.join(map(str, shape))}] heap"
             + (f" -> {', '.join(names)}" if len(names) > 1 else "")
@@ -75,6 +76,13 @@ class _Writer:
         ]
         integers = self.integers | self.indices
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
+        # Drawn last, and by another generator, so that everything before stays as it was.
+        rng = Random(self.rng.random())
+        for make in (self.stored, self.looked_up) if self.whole_language else ():
+            if rng.random() < 0.25 and (made := make(rng)):
+                interface[1].append(made[0])
+                buffers += made[1]
+        header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
     def storage(self, outputs: list[str]) -> list[tuple[list[str], tuple[int, ...]]]:
@@ -90,6 +98,32 @@ class _Writer:
             if alike and self.rng.random() < 0.3:
                 groups[self.rng.choice(alike)] += groups.pop(name)
         return [(names, self.shapes[names[0]]) for names in groups.values()] + self.steps
+
+    def stored(self, rng: Random) -> tuple[str, list[str]] | None:
+        """A dtype without operations keeps an array: the output made of it, and declarations."""
+        name = rng.choice(self.inputs)
+        shape, dtype = self.shapes[name], rng.choice(UNCOMPUTED_DTYPES)
+        at = f"[{','.join(f'{{{k}}}' for k in range(len(shape)))}]"
+        self.line(f"{self.head(shape)}kept{at} = {dtype}({name}{at} * 3)")
+        self.line(f"{self.head(shape)}back{at} = f32(kept{at}) + {name}{at}", 2)
+        sizes = ",".join(map(str, shape))
+        return "back", [f"kept {dtype} [{sizes}] heap", f"back f32 [{sizes}] heap"]
+
+    def looked_up(self, rng: Random) -> tuple[str, list[str]] | None:
+        """Rows of an input in the order of a table, with factors of another one."""
+        names = [name for name in self.inputs if name not in self.given_back]
+        if not names:
+            return None
+        name = rng.choice(names)
+        (rows, *rest), count = self.shapes[name], rng.choice(self.extents)
+        order = ", ".join(str(rng.randrange(rows)) for _ in range(count))
+        factors = ", ".join(rng.choice(("0", "1", "-1.5", "0.1")) for _ in range(count))
+        after = "".join(f",{{{k + 1}}}" for k in range(len(rest)))
+        head = self.head((count, *rest))
+        self.line(f"{head}rows[{{0}}{after}] = {name}[order[{{0}}]{after}] * factors[{{0}}]", 1)
+        sizes = ",".join(map(str, (count, *rest)))
+        tables = [f"order table i32 [{count}] = {{{order}}}", f"factors table f32 [{count}] = {{{factors}}}"]
+        return "rows", [f"rows f32 [{sizes}] heap", *tables]
 
     # -- pieces --------------------------------------------------------------------------------
 

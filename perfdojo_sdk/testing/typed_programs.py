@@ -5,12 +5,22 @@ from __future__ import annotations
 from random import Random
 
 from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
-from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import (
+    BYTES,
+    CODED_DTYPES,
+    COMPUTED_DTYPES,
+    DTYPES,
+    FLOAT_DTYPES,
+    UNCOMPUTED_DTYPES,
+    converts,
+)
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
 #: Dtypes of the arrays; tf32 is for values on the way.
 INTERFACE = tuple(dtype for dtype in DTYPES if dtype != "tf32")
+#: Those of them that accumulate and are compared.
+_COMPUTED = tuple(dtype for dtype in COMPUTED_DTYPES if dtype not in ("tf32", "bool"))
 ROWS = 3
 #: Columns: fewer than a vector's lanes, a vector, and more, with a rest.
 COLUMNS = (3, 4, 8, 11, 16, 19)
@@ -93,13 +103,14 @@ class _Writer:
             return self.plain()
         name = self.rng.choice(names)
         dtype = self.arrays[name]
-        signs = ("=", "max=", "min=") if dtype == "bool" else ("=", "+=", "*=", "max=", "min=")
-        self.emit(name, dtype, "[{0},AT]", self.rng.choice(signs), condition=True)
+        signs = ["=", "max=", "min="] if dtype == "bool" else ["=", "+=", "*=", "max=", "min="]
+        sign = self.rng.choice(signs[:1] if dtype in UNCOMPUTED_DTYPES else signs)
+        self.emit(name, dtype, "[{0},AT]", sign, condition=True)
         return None
 
     def across(self) -> None:
         """Combine the elements of each row."""
-        dtype = self.rng.choice([dtype for dtype in INTERFACE if dtype != "bool"])
+        dtype = self.rng.choice(_COMPUTED)
         signs = ("max=", "min=") if dtype in FLOAT_DTYPES else ("+=", "*=", "max=", "min=")
         name = f"s{len(self.outputs)}"
         self.lines.append(f"{ROWS} {name}[{{0}}] = 1")
@@ -156,6 +167,9 @@ class _Writer:
         self.used |= {found, dtype}
         if found == dtype:
             return place
+        if not converts(found, dtype):
+            self.used.add("f32")
+            return f"{dtype}(f32({place}))"
         if found in FLOAT_DTYPES and dtype in FLOAT_DTYPES and self.rng.random() < 0.2:
             self.used.add("tf32")
             return f"{dtype}(tf32({place}))" if found != "tf32" else f"{dtype}({place})"
@@ -165,6 +179,10 @@ class _Writer:
         rng = self.rng
         if depth == 0 or rng.random() < 0.2:
             return self.read(dtype)
+        if dtype in UNCOMPUTED_DTYPES:
+            source = rng.choice(FLOAT_DTYPES if dtype in CODED_DTYPES else _COMPUTED)
+            self.used |= {source, dtype}
+            return f"{dtype}({self.value(source, depth - 1)})"
         one, other = (self.value(dtype, depth - 1) for _ in range(2))
         choice = rng.random()
         if choice < 0.25:
@@ -180,7 +198,7 @@ class _Writer:
         return rng.choice(_NUMBERS).format(f"({one})", f"({other})")
 
     def condition(self, depth: int) -> str:
-        dtype = self.rng.choice([dtype for dtype in INTERFACE if dtype != "bool"])
+        dtype = self.rng.choice(_COMPUTED)
         if self.rng.random() < 0.2:
             return self.value("bool", depth)
         return f"{self.value(dtype, depth)} {self.rng.choice(_COMPARISONS)} {self.read(dtype)}"

@@ -166,6 +166,7 @@ def exact_numbers(values: Array, dtype: str, rng: Generator, literals: Sequence[
     least, normal = np.ldexp(1.0, reach.smallest), smallest_normal(dtype)
     most = largest(dtype) if top == reach.largest else np.ldexp(1.0, top)
     ends = rng.choice(np.array([most, normal, normal - least, least], native), count)
+    literals = [each for each in literals if abs(each) <= largest(dtype)]
     given = np.array([*np.arange(1, 8) / 2, 5, 10, *literals], native)
     given = np.concatenate([given, _next(given, 0, dtype), _next(given, np.inf, dtype)])
     told = np.where(rng.random(count) < 0.3, ordinary, rng.choice(given, count))

@@ -364,6 +364,8 @@ class _Step:
                 one, two = program.buffer_of.get(array), other.buffer_of.get(array)
                 if one is None or two is None or (one.shape, one.dtype) != (two.shape, two.dtype):
                     raise Refuted(f"the interface changes at {array}")
+                if one.values != two.values:
+                    raise Refuted(f"the elements of the table {array} change")
         if (before.inputs, before.outputs) != (after.inputs, after.outputs):
             raise Refuted("the interface changes")
 

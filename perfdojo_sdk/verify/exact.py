@@ -171,7 +171,7 @@ class _Nesting:
 def _nested(subject: _Subject) -> int:
     """The largest nesting depth of exponentials in an output of the program."""
     program = subject.program
-    given = {name: [0] * program.buffer_of[name].cells for name in program.inputs}
+    given = {name: [0] * program.buffer_of[name].cells for name in program.given}
     outputs = subject.interpreter.run(given, _Nesting(), FORWARD)
     return max(max(values) for values in outputs.values())
 

@@ -12,13 +12,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import ceil, inf, log2, prod
+from math import ceil, inf, isfinite, log2, prod
 from typing import TypeAlias, assert_never
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import DIGITS, FLOAT_DTYPES, STORED_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    DIGITS,
+    FLOAT_DTYPES,
+    NARROW_DTYPES,
+    STORED_DTYPES,
+    bits,
+    carrier,
+    integer_bounds,
+)
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
+from perfdojo_sdk.core.formats import middles, numbers, usual_codes
 from perfdojo_sdk.core.geometry import index_ranges
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program, Statement
@@ -72,6 +82,10 @@ _LEVEL_INSTANCES, _LEVEL_BYTES, _LEVEL_GROUPS, _LEVEL_ELEMENTS = 3 * 10**6, 1 <<
 _LEVEL_CELL = 64
 #: The sets of the class passing: this part of those of levels, but at least so many (or all of them).
 _PASSING_SHARE, _PASSING_SETS = 4, 16
+#: One of so many middles between neighbouring codes is drawn as constants of the program are.
+_MIDDLES = 9
+#: In a program without floats, so many codes of each coded input; most sets for that.
+_CODES, _CODED_SETS = 1 << 12, 64
 #: The share of zeros among integers that nothing is divided by, and of those at an end or next to a constant.
 _ZERO_SHARE, _NEAR_SHARE = 1 / 16, 1 / 8
 #: The share of the numbers read as run-time indices that are in range.
@@ -120,7 +134,8 @@ def sets_of(program: Program, instances: int) -> Mapping[str, int]:
 def _sets_of_levels(program: Program, instances: int) -> int:
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     if not floats:
-        return 1
+        coded = [b.cells for name in program.inputs if (b := program.buffer_of[name]).dtype in CODED_DTYPES]
+        return min(_CODED_SETS, ceil(_CODES / min(coded))) if coded else 1
     groups = _all_groups(program)
     wanted = max(_level_sets(groups[name]) for name in _large(program, floats))
     size = sum(_LEVEL_CELL * prod(program.buffer_of[n].shape) for n in (*program.inputs, *program.outputs))
@@ -146,6 +161,12 @@ def draw_sets(name: str, program: Program, seed: int, sets: int, out: Mapping[st
     for array in program.inputs:
         dtype = program.buffer_of[array].dtype
         target = out[array].reshape(sets, *groups[array].shape)
+        if array in program.tables:
+            _put_table(program, array, target)
+            continue
+        if dtype in CODED_DTYPES:
+            target[...] = _codes(rng, target.shape, dtype, name)
+            continue
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
             if array in counts:
@@ -205,6 +226,9 @@ def draw(
     for index, array in enumerate(program.inputs):
         # An array without dimensions is drawn as one of a single element, in the same memory.
         dtype, target = program.buffer_of[array].dtype, drawn[array].reshape(drawn[array].shape or (1,))
+        if dtype in CODED_DTYPES:
+            target[...] = _codes(rng, target.shape, dtype, name)
+            continue
         if dtype not in FLOAT_DTYPES:
             target[...] = _whole_numbers(rng, target.shape, dtype, name, array in zeros, literals)
             if name == "rows" and dtype != "bool":
@@ -228,7 +252,17 @@ def draw(
     for array in floats:
         if values[array].dtype != drawn[array].dtype:
             carry(values[array].reshape(drawn[array].shape), drawn[array], program.buffer_of[array].dtype)
+    for array in program.tables:
+        _put_table(program, array, drawn[array])
     return drawn
+
+
+def _put_table(program: Program, table: str, target: Array) -> None:
+    """Fill an array, or several one behind the other, with the elements of a table."""
+    buffer = program.buffer_of[table]
+    kind = np.float64 if buffer.dtype in FLOAT_DTYPES else target.dtype
+    values = np.broadcast_to(np.array(program.tables[table], kind).reshape(buffer.shape), target.shape)
+    carry(values.astype(np.float32) if buffer.dtype == "bf16" else values, target, buffer.dtype)
 
 
 def _cancel_arrays(rng: np.random.Generator, arrays: Sequence[Array]) -> None:
@@ -241,8 +275,11 @@ def _cancel_arrays(rng: np.random.Generator, arrays: Sequence[Array]) -> None:
 
 
 def _literals(program: Program) -> tuple[float, ...]:
-    """The finite constants of the program, without zero."""
-    found = {
+    """The finite constants of the program, without zero, and numbers in the middle between two codes."""
+    statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    casts = {part.dtype for node in statements for part in walk(node.value) if isinstance(part, Cast)}
+    found = {middle for dtype in casts.intersection(CODED_DTYPES) for middle in middles(dtype)[::_MIDDLES]}
+    found |= {
         float(part.value)
         for _, node in program.walk()
         if isinstance(node, Statement)
@@ -307,6 +344,20 @@ def _repeat(block: Array, target: Array) -> None:
         target[k : k + rows] = block[: len(target) - k]
 
 
+def _codes(rng: np.random.Generator, shape: tuple[int, ...], dtype: str, name: str) -> Array:
+    """Random codes of a coded dtype: of usual numbers, or of all that the class of inputs has."""
+    values = numbers(dtype)
+    known = {
+        **dict.fromkeys(("special", LEVELS, PASSING), range(len(values))),
+        **dict.fromkeys(("magnitudes", "scaled"), [c for c, v in enumerate(values) if isfinite(v)]),
+        "huge": [c for c, v in enumerate(values) if isfinite(v) and abs(v) >= 1],
+        "denormal": [c for c, v in enumerate(values) if abs(v) < 2**-5],
+        "nonnegative": [c for c, v in enumerate(values) if v >= 0 and isfinite(v)],
+    }.get(name, usual_codes(dtype))
+    found: Array = rng.choice(np.array(known, np.uint8), shape)
+    return found
+
+
 _WHOLE_TYPES = {"i": "int", "u": "uint"}
 
 
@@ -325,7 +376,7 @@ def _whole_numbers(
         return rng.integers(0, 2, shape, dtype=np.uint8)
     if name not in ("huge", "special", "magnitudes"):
         low, high = max(low, -100), min(high, 100)
-    kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(dtype)}")
+    kind = np.dtype(f"{_WHOLE_TYPES[dtype[0]]}{bits(carrier(dtype))}")
     values = rng.integers(low, high, shape, dtype=kind, endpoint=True)
     least, most = integer_bounds(dtype)
     near = {int(each) + by for each in literals if each.is_integer() for by in (-1, 0, 1)}
@@ -375,6 +426,9 @@ def _whole_rows(
         chosen = np.flatnonzero(turn == one)
         flat[chosen] = sign * np.where(sizes[chosen] == 0, 1, sizes[chosen])
         flat[chosen, rng.integers(0, groups.size, len(chosen))] = 0
+    if dtype in NARROW_DTYPES:  # there is no dtype of NumPy that wraps so
+        count = high - low + 1
+        flat = (flat.astype(np.int64) - low) % count + low
     first[at] = flat.reshape(first[at].shape)
 
 
@@ -526,6 +580,8 @@ def integer_range(program: Program) -> tuple[int, str]:
     for _, node in program.walk():
         if isinstance(node, Statement) and (why := _not_polynomial(node.value)):
             return 0, why
+    if any(not float(each).is_integer() for values in program.tables.values() for each in values):
+        return 0, "a table holds fractions"
     if other := {b.dtype for b in program.buffers} - {"f32", *STORED_DTYPES}:
         return 0, f"it uses {', '.join(sorted(other))}"
     for dtype in STORED_DTYPES:
@@ -555,7 +611,8 @@ def _magnitude(program: Program, largest: int) -> float:
     """
     size: dict[str, float] = dict.fromkeys((b.name for b in program.buffers), 0.0)
     for name in program.inputs:
-        size[program.buffer_of[name].name] = largest
+        table = program.tables.get(name, ())
+        size[program.buffer_of[name].name] = max(map(abs, table)) if table else largest
     worst = 0.0
     for path, node in program.walk():
         if not isinstance(node, Statement):

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import CODED_DTYPES
+from perfdojo_sdk.core.formats import zeros_of
 from perfdojo_sdk.hookspecs.types import Failure, Measurement
 from perfdojo_sdk.measure.kernel_calls import numbers
 from perfdojo_sdk.verify.groups import Array
@@ -137,13 +139,16 @@ def judge(
     for piece in expected.pieces:
         got = numbers(piece.of(run.outputs[piece.output]), piece.dtype)
         known = piece.expected
+        if piece.dtype in CODED_DTYPES:
+            lost = _without_sign(got, known, piece.dtype, piece.output in signed)
+            known = replace(known, value=np.where(lost, got, known.value))
         if name == PASSING:
             # Here, and by chance only elsewhere, huge numbers cancel to the last digit.
             known = replace(known, apart=_WIDER_ROUNDINGS * expected.peak)
         if other_terms:
             known = replace(known, far=_with_own(known))
         worst, wrong = _in_blocks(_equal if name == INTEGERS else _near, got, known, nan_may_differ)
-        if piece.output in signed:
+        if piece.output in signed and piece.dtype not in CODED_DTYPES:
             wrong |= _of_wrong_sign(got, piece.expected)
         result = replace(result, worst=max(result.worst, worst), elements=result.elements + got.size)
         if wrong.any():
@@ -188,6 +193,14 @@ def _of_wrong_sign(got: Array, expected: Expected) -> Array:
     """Mask of results that are the zero of the wrong sign."""
     zero = (got == 0) & (expected.value == 0) & (expected.bound == 0)
     return np.asarray(zero & (np.signbit(got) != np.signbit(expected.value)))
+
+
+def _without_sign(got: Array, expected: Expected, dtype: str, signed: bool) -> Array:
+    """Mask of codes of a zero whose sign nobody promises; where all are promised, of those that are +0 in the
+    references, which have that for a zero of unknown sign, too."""
+    codes = zeros_of(dtype)
+    zero = np.isin(got, codes) & np.isin(expected.value, codes[:1] if signed else codes)
+    return np.asarray(zero)
 
 
 def _near(got: Array, expected: Expected, nan_may_differ: bool) -> tuple[float, Array]:

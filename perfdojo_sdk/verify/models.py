@@ -22,7 +22,7 @@ from itertools import pairwise
 from math import prod
 from typing import Any, NoReturn, TypeAlias, assert_never
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, integer_bounds, rounding_law, shorter, wrap
 from perfdojo_sdk.core.errors import ProgramError, VerificationError, closest
 from perfdojo_sdk.core.laws import EXPONENT, RECIPROCAL
 from perfdojo_sdk.core.laws import LAWS as DECLARED
@@ -211,6 +211,8 @@ class RandomModel:
         """The conversion: from a float it rounds, by an opaque function, unless the rounding is declared."""
         if source == target or self._unseen(source, target):
             return lambda value: value
+        if source in CODED_DTYPES:
+            return self.opaque(f"cast {source} {target}")
         if source in FLOAT_DTYPES:
             rounding = self.opaque(f"cast {source} {target}")
             if target == "bool":
@@ -326,10 +328,19 @@ class RandomModel:
         given: dict[str, list[Element]] = {}
         for name in program.inputs:
             buffer = program.buffer_of[name]
+            if buffer.values is not None:
+                given[name] = [self._element(value, buffer.dtype) for value in buffer.values]
+                continue
             drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype, self.indices.get(name))
             floats = buffer.dtype in FLOAT_DTYPES
             given[name] = [value % self.modulus for value in drawn] if floats else list(drawn)
         return given
+
+    def _element(self, value: float | int, dtype: str) -> int:
+        """An element of a table, as if it were drawn: no law of constants applies to it."""
+        made = self.literal(value, dtype)
+        assert not isinstance(made, Infinity), "tables hold numbers"
+        return int(made)
 
     # -- results and the engine in C
 
@@ -341,7 +352,7 @@ class RandomModel:
     def packed(self, program: Program) -> bytes:
         """:meth:`inputs` as ``modular_vm.c`` takes them."""
         buffers = [program.buffer_of[name] for name in program.inputs]
-        drawn = [(b.arrays[0], b.cells, b.dtype, self.indices.get(b.arrays[0])) for b in buffers]
+        drawn = [(b.arrays[0], b.cells, b.dtype, self.indices.get(b.arrays[0]), b.values) for b in buffers]
         return _packed(self.seed, tuple(drawn))
 
     def cells(self, values: Sequence[Element], dtype: str) -> Cells:
@@ -380,11 +391,21 @@ def _drawn(
     return tuple([source.randint(least, most) if each else source.randint(low, high) for each in inside])
 
 
+_Input: TypeAlias = tuple[str, int, str, tuple[int, int] | None, tuple[float | int, ...] | None]
+"""Name, number of cells and dtype of an input; the range of indices read from it; the elements of a table."""
+
+
 @lru_cache(64)
-def _packed(seed: int, inputs: tuple[tuple[str, int, str, tuple[int, int] | None], ...]) -> bytes:
+def _packed(seed: int, inputs: tuple[_Input, ...]) -> bytes:
     words = array("Q")
-    for name, cells, dtype, indices in inputs:
+    for name, cells, dtype, indices, values in inputs:
         floats = dtype in FLOAT_DTYPES
+        for each in values or ():
+            exact = Fraction(each)
+            residues = [exact.numerator * pow(exact.denominator, -1, m) % m for m in (PRIME, EXPONENTS)]
+            words.extend(residues if floats else (int(each) & WORD, 0))
+        if values is not None:
+            continue
         for value in _drawn(seed, name, cells, dtype, indices):
             words.extend((value % PRIME, value % EXPONENTS) if floats else (value & WORD, 0))
     return words.tobytes()

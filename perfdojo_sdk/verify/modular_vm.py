@@ -22,7 +22,7 @@ from pathlib import Path as FilePath
 from typing import NamedTuple, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, bits, shorter, wrap
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, bits, carrier, shorter, wrap
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -470,7 +470,7 @@ def _width(dtype: str) -> int:
     """Bits of an integer dtype, below 0 where it is signed; 1 for bool."""
     if dtype == "bool":
         return 1
-    return bits(dtype) if dtype.startswith("u") else -bits(dtype)
+    return bits(dtype) if carrier(dtype).startswith("u") else -bits(dtype)
 
 
 @lru_cache(4096)
@@ -488,6 +488,8 @@ def _literal(value: float | int, dtype: str) -> tuple[int, ...]:
 def _cast(source: str, target: str) -> tuple[int, ...]:
     if source == target:
         return ()
+    if source in CODED_DTYPES:
+        return (_OPAQUE, _key(f"cast {source} {target}"), 1)
     if source in FLOAT_DTYPES:
         key = _key(f"cast {source} {target}")
         if target not in FLOAT_DTYPES:

@@ -138,9 +138,10 @@ def verify_numeric(
             inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
             _draw(group, original, seed, inputs)
             put_through = executions and group[0] is planned[0]
+            passed = [{name: given[name] for name in original.given} for given in inputs]
             requests = [
                 (plan.sets, RunRequest(inputs=given, threads=t, timeout_s=_TIMEOUT_S))
-                for plan, given in zip(group, inputs, strict=True)
+                for plan, given in zip(group, passed, strict=True)
                 for t in (plan.threads[:1] if put_through and plan is planned[0] else plan.threads)
             ]
             if put_through:
@@ -158,7 +159,8 @@ def verify_numeric(
                     elif results[0].problem or "threads" in results[0].executions:
                         continue  # every number of threads gave the same bits
                     else:
-                        run = runner.run(artifact, RunRequest(inputs=given, threads=t, timeout_s=_TIMEOUT_S))
+                        mine = {name: given[name] for name in original.given}
+                        run = runner.run(artifact, RunRequest(inputs=mine, threads=t, timeout_s=_TIMEOUT_S))
                     results.append(judge(plan.name, t, run, outcome, nan_may_differ, other_terms, signed))
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)

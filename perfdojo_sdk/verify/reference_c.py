@@ -31,7 +31,7 @@ from typing import assert_never
 
 from perfdojo_sdk.codegen.loops import nest_needs_no_proof
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, STORED_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -52,7 +52,15 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, KernelSource
 from perfdojo_sdk.verify.chosen import chosen_buffers, is_chosen
 from perfdojo_sdk.verify.independent_rows import Rows
 from perfdojo_sdk.verify.reference_operations import rows_in_c
-from perfdojo_sdk.verify.reference_types import APART, BOUNDS, C_TYPES, FLOATS, WIDER_FLOATS, defined
+from perfdojo_sdk.verify.reference_types import (
+    APART,
+    BOUNDS,
+    C_TYPES,
+    FLOATS,
+    WIDER_FLOATS,
+    defined,
+    formats,
+)
 from perfdojo_sdk.verify.reference_values import (
     cast,
     condition,
@@ -230,7 +238,9 @@ class _Emitter:
         yield f"#define OUTCOMES {int(self.kind == OUTCOMES)}"
         yield f"#define UNROUNDED {int(not self.large)}"
         used = {b.dtype for b in self.program.buffers} | cast_dtypes(self.program)
-        used |= set() if used.isdisjoint(STORED_DTYPES) else {"f32"}
+        used |= set() if used.isdisjoint((*STORED_DTYPES, *CODED_DTYPES)) else {"f32"}
+        yield '#include "reference_codes.h"'
+        yield from formats(dtype for dtype in CODED_DTYPES if dtype in used)
         floats = [dtype for dtype in FLOATS if dtype in used]
         header = WIDE if self.kind == WIDE else BOUNDED
         for dtype in floats:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from perfdojo_sdk.core.dtypes import UNCOMPUTED_DTYPES, carrier
+from perfdojo_sdk.core.formats import FORMATS, POWERS, numbers
 
 #: In this order, each but f16 has all numbers of those before it.
 FLOATS: Mapping[str, Mapping[str, str]] = {
@@ -50,6 +53,7 @@ C_TYPES: Mapping[str, str] = {
     "f64": "double", "f32": "float", "f16": "_Float16", "bf16": "uint16_t", "tf32": "float",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
+    **{dtype: "int8_t" if carrier(dtype) == "i8" else "uint8_t" for dtype in UNCOMPUTED_DTYPES},
 }  # fmt: skip
 
 
@@ -58,3 +62,26 @@ def defined(macros: Mapping[str, str]) -> Iterator[str]:
     for macro, text in macros.items():
         yield f"#undef {macro.partition('(')[0]}"
         yield f"#define {macro} {text}"
+
+
+def formats(dtypes: Iterable[str]) -> Iterator[str]:
+    """The formats of coded dtypes as constants of ``reference_codes.h``: the positive numbers, by their
+    codes, and what a number would be that followed the largest one."""
+    for dtype in dtypes:
+        form = FORMATS.get(dtype)
+        sizes = list(numbers(dtype)[: form.largest + 1 if form else -1])
+        sizes.append(2 * sizes[-1] - sizes[-2] if form else 2 * sizes[-1])
+        yield f"static const double sizes_{dtype}[] = {{{', '.join(map(float.hex, sizes))}}};"
+        yield f"static const float numbers_{dtype}[] = {{{', '.join(map(_float, numbers(dtype)))}}};"
+        powers = dtype == POWERS
+        nan, sign = (form.nan, form.sign) if form else (255, 0)
+        beyond = form.beyond if form and form.signed_beyond else -1
+        no_zero = int(bool(form and not form.signed_zero))
+        facts = f"sizes_{dtype}, {len(sizes) - 2}, {nan}, {beyond}, {sign}, {no_zero}, {int(powers)}"
+        yield f"static const code_format format_{dtype} = {{{facts}}};"
+
+
+def _float(number: float) -> str:
+    if number != number:
+        return "NAN"
+    return float.hex(number) if abs(number) < float("inf") else f"{'-' if number < 0 else ''}INFINITY"

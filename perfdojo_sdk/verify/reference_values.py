@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from perfdojo_sdk.core.domains import rounded
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES, STORED_DTYPES, integer_bounds, wrap
 from perfdojo_sdk.core.expression import AffineExpr, Cast, Literal, Quotient
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Statement
@@ -25,6 +25,12 @@ def cast(value: Cast, argument: str) -> str:
     source, target = value.argument.dtype, value.dtype
     if source == target:
         return argument
+    if target in CODED_DTYPES:
+        return f"to_code_{source}({argument}, &format_{target})"
+    if source in CODED_DTYPES:
+        # Every code is a number of f32.
+        number = f"from_code_f32({argument}, numbers_{source})"
+        return number if target == "f32" else f"convert_f32_{target}({number})"
     if target in FLOAT_DTYPES:
         function = f"convert_{source}" if source in FLOAT_DTYPES else f"from_{integer_kind(source)}"
         return f"{function}_{target}({argument})"

@@ -12,13 +12,16 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, walk
+from perfdojo_sdk.core.formats import zeros_of
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.verify.groups import Array
 
 #: The zeros that a float may be, as bits: +0, -0, and a zero whose sign is not determined.
 _PLUS, _MINUS, _OPEN = 1, 2, 4
+#: Dtypes that have zeros of either sign.
+_SIGNED_DTYPES = (*FLOAT_DTYPES, *CODED_DTYPES)
 _COMPARISONS = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "and", "or", "xor", "not"})
 
 
@@ -58,10 +61,17 @@ def signed_outputs(program: Program, inputs: Mapping[str, Array]) -> frozenset[s
     """Outputs in which each zero has the sign that the program's operations say, for these very inputs."""
     if not _signed(program, dict.fromkeys(program.inputs, 0)):
         return frozenset()
-    return _signed(program, {name: _zeros_of(inputs[name]) for name in program.inputs})
+    dtypes = {name: program.buffer_of[name].dtype for name in program.inputs}
+    return _signed(program, {name: _zeros_of(inputs[name], dtype) for name, dtype in dtypes.items()})
 
 
-def _zeros_of(array: Array) -> int:
+def _zeros_of(array: Array, dtype: str) -> int:
+    if dtype in CODED_DTYPES:
+        return sum(
+            sign
+            for code, sign in zip(zeros_of(dtype), (_PLUS, _MINUS), strict=False)
+            if (array == code).any()
+        )
     if not np.issubdtype(array.dtype, np.floating):
         return 0
     minus = np.signbit(array[array == 0])
@@ -81,7 +91,7 @@ def _signed(program: Program, inputs: Mapping[str, int]) -> frozenset[str]:
             )
         if zeros == before:
             break
-    floats = (n for n in program.outputs if program.buffer_of[n].dtype in FLOAT_DTYPES)
+    floats = (n for n in program.outputs if program.buffer_of[n].dtype in _SIGNED_DTYPES)
     return frozenset(n for n in floats if not zeros[program.buffer_of[n].name] & _OPEN)
 
 
@@ -122,7 +132,7 @@ def _sum(one: int, other: int) -> int:
 
 def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int:
     """The zeros, +0 and -0 as bits, that ``value`` may be."""
-    if value.dtype not in FLOAT_DTYPES:
+    if value.dtype not in _SIGNED_DTYPES:
         return 0
     if isinstance(value, Literal):
         return 0 if value.value else _MINUS if np.signbit(float(value.value)) else _PLUS
@@ -131,7 +141,7 @@ def _zeros(value: Expression, program: Program, zeros: Mapping[str, int]) -> int
     if isinstance(value, Read):
         return zeros[program.buffer_of[value.access.array].name]
     if isinstance(value, Cast):
-        if value.argument.dtype not in FLOAT_DTYPES:
+        if value.argument.dtype not in _SIGNED_DTYPES:
             return _PLUS
         # Rounding to fewer digits may give a zero, in the references, too.
         return _zeros(value.argument, program, zeros) | _PLUS | _MINUS

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared_dimensions
@@ -50,7 +50,8 @@ def latex_math(program: Program, dialect: Dialect = CORE_DIALECT) -> str:
 
 def _shape(program: Program, array: str, times: str) -> str:
     buffer = program.buffer_of[array]
-    kind = "\u211d" if buffer.dtype in FLOAT_DTYPES else "\U0001d539" if buffer.dtype == "bool" else "\u2124"
+    real = buffer.dtype in (*FLOAT_DTYPES, *CODED_DTYPES)
+    kind = "\u211d" if real else "\U0001d539" if buffer.dtype == "bool" else "\u2124"
     dtype = "" if buffer.dtype in ("f32", "bool") else f" ({buffer.dtype})"
     return f"{array} \u2208 {kind}[{times.join(map(str, buffer.shape))}]{dtype}"
 

@@ -36,6 +36,58 @@ PD_FROM_FLOATS(u32, uint32_t, 0, UINT32_MAX)
 PD_FROM_FLOATS(u16, uint16_t, 0, UINT16_MAX)
 PD_FROM_FLOATS(u8, uint8_t, 0, UINT8_MAX)
 
+/* Floats that are only stored, as bytes: sign, exponent, fraction. To the nearest, ties to even. A denormal number is
+ * rounded by an addition that leaves as many digits as it has. */
+#define PD_FORMAT(T, V, FRACTION, BIAS, LARGEST, BEYOND, NOT, SIGN, MINUS_ZERO, SIGNED, STEP, LEAST) \
+    PD_INLINE uint8_t pd_##T##_from_f32(float x) \
+    { \
+        const union { float value; uint32_t bits; } u = {x}; \
+        const uint32_t size = u.bits & 0x7fffffffu, sign = u.bits >> 31 ? SIGN : 0; \
+        const union { uint32_t bits; float value; } positive = {size}; \
+        const union { float value; uint32_t bits; } sum = {positive.value + STEP}, step = {STEP}; \
+        const uint32_t normal = (size + (1u << (22 - FRACTION)) - 1 + (size >> (23 - FRACTION) & 1)) >> (23 - FRACTION); \
+        const uint32_t code = size < (128u - BIAS) << 23 ? sum.bits - step.bits : normal - ((127u - BIAS) << FRACTION); \
+        if (x != x) \
+            return NOT; \
+        if (code > LARGEST) \
+            return (uint8_t)(SIGNED ? BEYOND | sign : NOT); \
+        return (uint8_t)(code || MINUS_ZERO ? code | sign : 0); \
+    } \
+    PD_INLINE uint8_t pd_##T##_from_f64(double x) { return pd_##T##_from_f32(pd_odd_f32(x)); } \
+    PD_INLINE float pd_f32_from_##T(uint8_t x) \
+    { \
+        const uint32_t size = x & (SIGN - 1u); \
+        union { uint32_t bits; float value; } u = {(size << (23 - FRACTION)) + ((127u - BIAS) << 23)}; \
+        if (!(size >> FRACTION)) \
+            u.value = (float)size * LEAST; \
+        if (size > LARGEST || (!MINUS_ZERO && x == SIGN)) \
+            u.bits = SIGNED && size == BEYOND ? 0x7f800000u : 0x7fc00000u; \
+        u.bits |= x & SIGN ? 0x80000000u : 0; \
+        return u.value; \
+    }
+PD_EACH_FORMAT(PD_FORMAT, 1)
+
+/* Powers of two from 2^-127 on: the exponent of a float. Ties are rounded up; what is no positive number is NaN. */
+PD_INLINE uint8_t pd_f8e8m0_from_f32(float x)
+{
+    const union { float value; uint32_t bits; } u = {x};
+    const uint32_t code = u.bits < 0x800000u ? u.bits >= 0x600000u : u.bits >> 23;
+    return (uint8_t)(!(x > 0) || u.bits >= 0x7f400000u ? 255 : code + (u.bits >= 0x800000u ? u.bits >> 22 & 1 : 0));
+}
+PD_INLINE uint8_t pd_f8e8m0_from_f64(double x) { return pd_f8e8m0_from_f32(pd_odd_f32(x)); }
+PD_INLINE float pd_f32_from_f8e8m0(uint8_t x)
+{
+    const union { uint32_t bits; float value; } u = {x == 255 ? 0x7fc00000u : x ? (uint32_t)x << 23 : 0x400000u};
+    return u.value;
+}
+
+/* Integers of less than a byte, in one: C has more bits than the language, which wraps or saturates a byte. */
+#define PD_NARROW(T, C, BITS, CUT) \
+    PD_INLINE C pd_wrap_##T(C x) { return (C)((C)(x << (8 - BITS)) >> (8 - BITS)); } \
+    PD_INLINE C pd_cut_##T(C x) { return (C)(CUT); }
+PD_NARROW(i4, int8_t, 4, x < -8 ? -8 : x > 7 ? 7 : x) PD_NARROW(i2, int8_t, 2, x < -2 ? -2 : x > 1 ? 1 : x)
+PD_NARROW(u4, uint8_t, 4, x > 15 ? 15 : x) PD_NARROW(u2, uint8_t, 2, x > 3 ? 3 : x)
+
 /* The first operand cannot be NaN. */
 PD_INLINE double pd_max_number_f64(double number, double x) { return number > x ? number : x; }
 PD_INLINE double pd_min_number_f64(double number, double x) { return number < x ? number : x; }

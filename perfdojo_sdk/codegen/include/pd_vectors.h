@@ -291,10 +291,8 @@ PD_EACH(PD_INTEGERS, PD_FLOATS, PD_NOTHING)
         _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) v[lane] = pd_##name##_f64(v[lane], w[lane]); \
         return v; \
     }
-PD_F64_BY_LANE(sqrt)
-PD_F64_BY_LANE(exp)
-PD_FUNCTIONS_BY_LANE_1(PD_F64_BY_LANE)
-PD_FUNCTIONS_BY_LANE_2(PD_F64_BY_LANE_2)
+PD_FUNCTIONS_1(PD_F64_BY_LANE)
+PD_FUNCTIONS_2(PD_F64_BY_LANE_2)
 
 /* Functions of f32 in part of a register: those of a whole one. */
 #define PD_LIST(V) PD_LIST_(V)
@@ -324,14 +322,10 @@ PD_FUNCTIONS_BY_LANE_2(PD_F64_BY_LANE_2)
     { \
         return (PD_TYPE(f32, PD_V4))pd_##name##_f32v((pd_f32v)v, (pd_f32v)w); \
     }
-PD_F32_WHOLE(sqrt)
-PD_F32_WHOLE(exp)
-PD_FUNCTIONS_BY_LANE_1(PD_F32_WHOLE)
-PD_FUNCTIONS_BY_LANE_2(PD_F32_WHOLE_2)
-PD_F32_IN_PART(sqrt)
-PD_F32_IN_PART(exp)
-PD_FUNCTIONS_BY_LANE_1(PD_F32_IN_PART)
-PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
+PD_FUNCTIONS_1(PD_F32_WHOLE)
+PD_FUNCTIONS_2(PD_F32_WHOLE_2)
+PD_FUNCTIONS_1(PD_F32_IN_PART)
+PD_FUNCTIONS_2(PD_F32_IN_PART_2)
 
 /* -- conversions --------------------------------------------------------------------------------- */
 
@@ -427,6 +421,61 @@ PD_FUNCTIONS_BY_LANE_2(PD_F32_IN_PART_2)
     } \
     PD_ODD_INTEGERS(i32, V, 0x1000000u) PD_ODD_INTEGERS(u32, V, 0u) \
     PD_STORED_FROM_32(f16, V) PD_STORED_FROM_32(bf16, V) PD_STORED_FROM_32(tf32, V)
+/* Floats that are only stored, as bytes; pd_types.h has the same for one of them. */
+#define PD_FORMAT_V(T, V, FRACTION, BIAS, LARGEST, BEYOND, NOT, SIGN, MINUS_ZERO, SIGNED, STEP, LEAST) \
+    PD_INLINE PD_TYPE(u8, V) PD_FROM(T, f32, V)(PD_TYPE(f32, V) v) \
+    { \
+        const PD_TYPE(u32, V) u = (PD_TYPE(u32, V))v, size = u & 0x7fffffffu, sign = (u >> 31) * SIGN; \
+        const PD_TYPE(f32, V) sum = (PD_TYPE(f32, V))size + STEP, step = PD_OF(splat, f32, V)(STEP); \
+        const PD_TYPE(u32, V) least = (PD_TYPE(u32, V))(size < (128u - BIAS) << 23); \
+        const PD_TYPE(u32, V) normal = (size + ((1u << (22 - FRACTION)) - 1) + (size >> (23 - FRACTION) & 1)) >> (23 - FRACTION); \
+        const PD_TYPE(u32, V) code = (least & ((PD_TYPE(u32, V))sum - (PD_TYPE(u32, V))step)) \
+            | (~least & (normal - ((127u - BIAS) << FRACTION))); \
+        const PD_TYPE(u32, V) over = (PD_TYPE(u32, V))(code > LARGEST), none = (PD_TYPE(u32, V))(v != v); \
+        const PD_TYPE(u32, V) kept = MINUS_ZERO ? sign : sign & (PD_TYPE(u32, V))(code != 0); \
+        const PD_TYPE(u32, V) beyond = SIGNED ? BEYOND | sign : (sign & 0) + NOT; \
+        const PD_TYPE(u32, V) number = (over & beyond) | (~over & (code | kept)); \
+        return PD_FROM(u8, u32, V)((none & NOT) | (~none & number)); \
+    } \
+    PD_INLINE PD_TYPE(f32, V) PD_FROM(f32, T, V)(PD_TYPE(u8, V) v) \
+    { \
+        const PD_TYPE(u32, V) u = PD_FROM(u32, u8, V)(v), size = u & (SIGN - 1u); \
+        const PD_TYPE(u32, V) denormal = (PD_TYPE(u32, V))(PD_FROM(f32, i32, V)((PD_TYPE(i32, V))size) * LEAST); \
+        const PD_TYPE(u32, V) least = (PD_TYPE(u32, V))(size < 1u << FRACTION); \
+        const PD_TYPE(u32, V) number = (least & denormal) | (~least & ((size << (23 - FRACTION)) + ((127u - BIAS) << 23))); \
+        const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(MINUS_ZERO ? size > LARGEST : u == SIGN); \
+        const PD_TYPE(u32, V) what = 0x7fc00000u - ((PD_TYPE(u32, V))(size == BEYOND) & (SIGNED ? 0x400000u : 0)); \
+        return (PD_TYPE(f32, V))((none & what) | (~none & number) | (u & SIGN) * (0x80000000u / SIGN)); \
+    }
+#define PD_FORMATS(V) \
+    PD_EACH_FORMAT(PD_FORMAT_V, V) \
+    PD_INLINE PD_TYPE(u8, V) PD_FROM(f8e8m0, f32, V)(PD_TYPE(f32, V) v) \
+    { \
+        const PD_TYPE(u32, V) u = (PD_TYPE(u32, V))v, least = (PD_TYPE(u32, V))(u < 0x800000u); \
+        const PD_TYPE(u32, V) code = (least & (PD_TYPE(u32, V))(u >= 0x600000u) & 1) | (~least & ((u >> 23) + (u >> 22 & 1))); \
+        const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(u - 1 >= 0x7f400000u - 1); \
+        return PD_FROM(u8, u32, V)((none & 255) | (~none & code)); \
+    } \
+    PD_INLINE PD_TYPE(f32, V) PD_FROM(f32, f8e8m0, V)(PD_TYPE(u8, V) v) \
+    { \
+        const PD_TYPE(u32, V) u = PD_FROM(u32, u8, V)(v); \
+        const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(u == 255), least = (PD_TYPE(u32, V))(u == 0); \
+        return (PD_TYPE(f32, V))((none & 0x7fc00000u) | (~none & (u << 23)) | (least & 0x400000u)); \
+    }
+/* Integers of less than a byte, as in pd_types.h. */
+#define PD_NARROW_V(T, B, U, BITS, LEAST, MOST, V) \
+    PD_INLINE PD_TYPE(B, V) PD_OF(wrap, T, V)(PD_TYPE(B, V) v) \
+    { \
+        return (PD_TYPE(B, V))((PD_TYPE(U, V))v << (8 - BITS)) >> (8 - BITS); \
+    } \
+    PD_INLINE PD_TYPE(B, V) PD_OF(cut, T, V)(PD_TYPE(B, V) v) \
+    { \
+        return PD_OF(max, B, V)(PD_OF(min, B, V)(v, PD_OF(splat, B, V)(MOST)), PD_OF(splat, B, V)(LEAST)); \
+    }
+#define PD_NARROWS(V) \
+    PD_NARROW_V(i4, i8, u8, 4, -8, 7, V) PD_NARROW_V(i2, i8, u8, 2, -2, 1, V) \
+    PD_NARROW_V(u4, u8, u8, 4, 0, 15, V) PD_NARROW_V(u2, u8, u8, 2, 0, 3, V)
+PD_NARROWS(PD_V1) PD_NARROWS(PD_V2) PD_NARROWS(PD_V4) PD_NARROWS(PD_V8)
 #define PD_STORED_FROM_32(T, V) \
     PD_BY_ODD(T, i32, odd_i32, V) PD_BY_ODD(T, u32, odd_u32, V)
 /* S to T through a float that PD_OF(odd, f32, V) makes of it. */
@@ -464,6 +513,7 @@ PD_INTEGERS_2(PD_V2)
 PD_INTEGERS_4(PD_V4)
 PD_FLOATS_AND_SMALL(f32, i32, PD_V4)
 PD_STORED_AND_F32(PD_V4)
+PD_FORMATS(PD_V4)
 PD_INTEGERS_8(PD_V8)
 PD_CONVERT(f32, f64, PD_V8)
 PD_CONVERT(f64, f32, PD_V8)
@@ -472,10 +522,15 @@ PD_FLOATS_AND_LARGE(f32, i32, PD_V8)
 PD_FLOATS_AND_SMALL(f64, i64, PD_V8)
 PD_FLOATS_AND_LARGE(f64, i64, PD_V8)
 PD_STORED_AND_F32(PD_V8)
+PD_FORMATS(PD_V8)
 PD_ODD_FLOATS(PD_V8)
 PD_STORED_AND_F64(bf16, PD_V8)
 PD_STORED_AND_F64(f16, PD_V8)
 PD_STORED_AND_F64(tf32, PD_V8)
+#define PD_FORMAT_F64(T, V, ...) \
+    PD_INLINE PD_TYPE(u8, V) PD_FROM(T, f64, V)(PD_TYPE(f64, V) v) { return PD_FROM(T, f32, V)(PD_OF(odd_f64, f32, V)(v)); }
+PD_EACH_FORMAT(PD_FORMAT_F64, PD_V8)
+PD_FORMAT_F64(f8e8m0, PD_V8)
 
 /* -- copies ---------------------------------------------------------------------------------------- */
 

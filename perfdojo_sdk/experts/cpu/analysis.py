@@ -206,3 +206,10 @@ def transposes(strides: tuple[tuple[int | None, ...], ...], sizes: tuple[int, ..
         if columns and rows and columns.isdisjoint(rows) and any((read[level] or 0) > 1 for level in rows):
             return True
     return False
+
+
+def lanes_of(statement: Statement, lanes: Mapping[str, int]) -> int:
+    """The lanes of the vectors that compute a statement: those of its widest dtype; 1 without vectors."""
+    if statement.dtype not in lanes:
+        return 1
+    return min(lanes[dtype] for dtype in statement.dtypes if dtype in lanes)

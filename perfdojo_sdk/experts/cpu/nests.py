@@ -15,7 +15,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.experts.cpu.analysis import Kind, Work, seconds_to_move, work_of
+from perfdojo_sdk.experts.cpu.analysis import Kind, Work, lanes_of, seconds_to_move, work_of
 from perfdojo_sdk.experts.cpu.contractions import PAGE, arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
@@ -127,7 +127,7 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
         return None
     place = play.program.place_of[innermost.body[0].id]
     work = work_of(play.program, place)
-    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    lanes = lanes_of(work.statement, target.capabilities.lanes)
     if work.kind is Kind.TRANSPOSE:
         return _plan_transpose(work, node, lanes)
     if work.kind is Kind.SCAN:
@@ -227,7 +227,7 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
     loops = chain(play, node.id)
     statement = play.scope(loops[-1]).body[0]
     assert isinstance(statement, Statement)
-    width = target.capabilities.lanes.get(statement.dtype, 1)
+    width = lanes_of(statement, target.capabilities.lanes)
     array, lane = statement.target.array, loops[plan.lane]
     reduced = [loops[level] for level in plan.order if level in plan.reduced]
     outer = [loops[level] for level in plan.order[: -1 - len(reduced)]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, seconds_to_move
+from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
@@ -256,7 +256,7 @@ def _walks_rows(work: Work, target: Target) -> bool:
     loops = [level for level, size in enumerate(work.sizes) if size > 1]
     if not loops:
         return True
-    lanes = target.capabilities.lanes.get(work.statement.dtype, 1)
+    lanes = lanes_of(work.statement, target.capabilities.lanes)
     if loops[-1] in work.reduced and work.sizes[loops[-1]] < lanes:
         results = [
             l for l in loops if l not in work.reduced and work.strides[0][l] == 1 and work.walks_along(l)

@@ -29,6 +29,7 @@ from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.cpu.analysis import lanes_of
 from perfdojo_sdk.experts.cpu.row_statistics import compute_again, sum_and_squares_together
 from perfdojo_sdk.experts.cpu.steps import (
     SHARES,
@@ -233,7 +234,7 @@ def cut_row(play: Play, place: str, lanes: Mapping[str, int]) -> list[str]:
     statement = scope.body[0]
     if len(scope.body) != 1 or scope.suffix or not isinstance(statement, Statement):
         return []
-    width = lanes.get(statement.dtype, 1)
+    width = lanes_of(statement, lanes)
     parts, size = [place], scope.size
     if size <= width or _fits(size, width):
         return parts
@@ -258,7 +259,7 @@ def widen(play: Play, place: str, lanes: Mapping[str, int]) -> None:
     scope = play.scope(place)
     statement = scope.body[0]
     assert isinstance(statement, Statement)
-    width = largest_divisor(scope.size, lanes.get(statement.dtype, 1))
+    width = largest_divisor(scope.size, lanes_of(statement, lanes))
     if width == 1:
         return
     size = _group_size(play, place, width)

@@ -16,7 +16,7 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
-from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES, UNCOMPUTED_DTYPES, bits, integer_bounds
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.frontends.onnx import types
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
@@ -161,17 +161,17 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
     dtype = dtype_name(tensor.data_type)
     name = f"tensor {shown(tensor.name)}"
     check_size(tensor.dims, name)
-    shape, kind = tuple(tensor.dims), numpy_dtype(dtype)
+    shape = tuple(tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
-        return _external(tensor, shape, kind, folder)
+        return _external(tensor, shape, dtype, folder)
     if tensor.HasField("raw_data"):
-        if len(tensor.raw_data) != prod(shape) * kind.itemsize:
+        if len(tensor.raw_data) != packed_bytes(shape, dtype):
             what = f"{name} declares {prod(shape)} elements and holds {len(tensor.raw_data)} bytes"
             raise Malformed(what, "the file was cut off or changed")
-        return np.frombuffer(tensor.raw_data, kind.newbyteorder("<")).astype(kind).reshape(shape)
+        return unpacked(tensor.raw_data, shape, dtype)
     stored = max(len(tensor.float_data), len(tensor.int32_data), len(tensor.int64_data))
     stored = max(stored, len(tensor.double_data), len(tensor.uint64_data))
-    if stored != prod(shape):
+    if stored != (packed_bytes(shape, dtype) if width(dtype) < 8 else prod(shape)):
         raise Malformed(f"{name} declares {prod(shape)} elements and holds {stored}")
     try:
         array = np.asarray(numpy_helper.to_array(tensor))
@@ -182,7 +182,31 @@ def array_of(tensor: Any, folder: Path | None = None) -> Array:
     return array.reshape(shape)
 
 
-def _external(tensor: Any, shape: tuple[int, ...], kind: np.dtype[Any], folder: Path | None) -> Array:
+def width(dtype: str) -> int:
+    """Bits of an element in a model's file, where elements of less than a byte share one."""
+    return bits(dtype) if dtype in UNCOMPUTED_DTYPES else 8 * BYTES[dtype]
+
+
+def packed_bytes(shape: Sequence[int], dtype: str) -> int:
+    """The bytes of an array in a model's file."""
+    return -(-prod(shape) * width(dtype) // 8)
+
+
+def unpacked(content: bytes, shape: tuple[int, ...], dtype: str) -> Array:
+    """The array whose bytes a file holds. Of elements that share a byte, the first stands in the lowest
+    bits.
+    """
+    kind, size = numpy_dtype(dtype), width(dtype)
+    if size >= 8:
+        return np.frombuffer(content, kind.newbyteorder("<")).astype(kind).reshape(shape)
+    shifted = np.frombuffer(content, np.uint8)[:, None] >> np.arange(0, 8, size, dtype=np.uint8)
+    codes = (shifted & (1 << size) - 1).reshape(-1)[: prod(shape)].astype(np.int8)
+    low, high = integer_bounds(dtype)
+    found: Array = np.where(codes > high, codes + 2 * low, codes).astype(np.int8).view(kind)
+    return found.reshape(shape)
+
+
+def _external(tensor: Any, shape: tuple[int, ...], dtype: str, folder: Path | None) -> Array:
     """Data in a file beside the model."""
     entries = {entry.key: entry.value for entry in tensor.external_data}
     name, location = shown(tensor.name), entries.get("location", "")
@@ -196,11 +220,11 @@ def _external(tensor: Any, shape: tuple[int, ...], kind: np.dtype[Any], folder: 
     try:
         offset, length = (
             int(entries.get("offset", 0)),
-            int(entries.get("length", prod(shape) * kind.itemsize)),
+            int(entries.get("length", packed_bytes(shape, dtype))),
         )
     except ValueError:
         raise Malformed(f"offset or length of the data of tensor {name} is no number") from None
-    if length != prod(shape) * kind.itemsize or not 0 <= offset <= MAX_EXTERNAL_BYTES:
+    if length != packed_bytes(shape, dtype) or not 0 <= offset <= MAX_EXTERNAL_BYTES:
         raise Malformed(f"tensor {name} declares {prod(shape)} elements in {length} bytes at {offset}")
     try:
         with open_regular(folder / path, folder) as file:
@@ -210,4 +234,4 @@ def _external(tensor: Any, shape: tuple[int, ...], kind: np.dtype[Any], folder: 
             content = file.read(length)
     except OSError as error:
         raise Malformed(f"cannot read {shown(location)}: {error.strerror}") from None
-    return np.frombuffer(content, kind.newbyteorder("<")).astype(kind).reshape(shape)
+    return unpacked(content, shape, dtype)

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import sqrt
 
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, integer_bounds
+from perfdojo_sdk.core.dtypes import (
+    CODED_DTYPES,
+    FLOAT_DTYPES,
+    INTEGER_DTYPES,
+    NARROW_DTYPES,
+    UNCOMPUTED_DTYPES,
+    bits,
+    converts,
+    integer_bounds,
+)
+from perfdojo_sdk.core.formats import FORMATS, POWERS, decode
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
@@ -319,8 +329,10 @@ def swiglu(b: Builder, gate: Value, up: Value) -> Value:
 # -- casts -----------------------------------------------------------------------------------------
 
 
-def cast(b: Builder, x: Value, dtype: str) -> Value:
-    """The nearest value of another dtype; floats become integers by truncation."""
+def cast(b: Builder, x: Value, dtype: str, saturate: bool = True, mode: str = "up") -> Value:
+    """The nearest value of another dtype; floats become integers by truncation. In a format of stored floats,
+    what is beyond the largest number becomes that where it is to ``saturate``; powers of two are rounded by
+    ``mode``: up, down, or to the nearest."""
     if dtype == x.dtype:
         return x
     shape, source = x.shape, x.dtype
@@ -328,12 +340,41 @@ def cast(b: Builder, x: Value, dtype: str) -> Value:
     names = levels(len(shape))
     a = k.read(x)(names)
     y = k.write(shape, dtype)
-    k.nest(shape, f"{y(names)} = {cast_text(a, source, dtype)}")
+    if dtype in CODED_DTYPES:
+        k.nest(shape, f"{y(names)} = {coded(a, source, dtype, saturate, mode)}")
+    else:
+        k.nest(shape, f"{y(names)} = {cast_text(a, source, dtype)}")
     return k.done()[0]
+
+
+def coded(text: str, source: str, target: str, saturate: bool = True, mode: str = "up") -> str:
+    """A value of ``source`` as one of a format of stored floats."""
+    kind = "f64" if source == "f64" else "f32"
+    number = cast_text(text, source, kind)
+    if target == POWERS:
+        if saturate:
+            number = f"max(min({number}, {2.0**127!r}), {2.0**-127!r})"
+        near = f"{kind}({target}({number}))"
+        if mode == "up":
+            number = f"select({near} < {number}, {near} * 2, {near})"
+        elif mode == "down":
+            number = f"select({near} > {number}, {near} * 0.5, {near})"
+        elif mode != "nearest":
+            raise Malformed("round_mode is none of up, down and nearest")
+    elif saturate:
+        largest = decode(FORMATS[target].largest, target)
+        number = f"max(min({number}, {largest!r}), {-largest!r})"
+    return f"{target}({number})"
 
 
 def cast_text(text: str, source: str, target: str) -> str:
     """A value of ``source`` as one of ``target``, by way of f32 where short floats meet other dtypes."""
+    if not converts(source, target):
+        return f"{target}(f32({text}))"
+    if source in FLOAT_DTYPES and target in NARROW_DTYPES:
+        return f"{target}(i32({text}))"  # higher digits are lost, as those of a wider integer
+    if source in UNCOMPUTED_DTYPES or target in UNCOMPUTED_DTYPES:
+        return converted(text, source, target)
     if computed_in(source) != source and target != "f32":
         return cast_text(f"f32({text})", "f32", target)
     if computed_in(target) != target and source != "f32":

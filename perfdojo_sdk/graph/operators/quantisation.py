@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.dtypes import integer_bounds
+from perfdojo_sdk.core.dtypes import NARROW_DTYPES, integer_bounds
+from perfdojo_sdk.core.formats import FORMATS
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
+from perfdojo_sdk.graph.operators.elementwise import coded
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import axis_of, broadcast
 from perfdojo_sdk.graph.writer import Writer, computed_in, converted, is_float, levels
 
 #: Dtypes of quantised values. A quotient is cut to a multiple of their range before it becomes an integer, so
 #: that no sum with a zero point wraps.
-QUANTISED = ("u8", "i8", "u16", "i16")
+QUANTISED = ("u8", "i8", "u16", "i16", *NARROW_DTYPES)
 _BEYOND = 200000
 
 
@@ -30,6 +32,12 @@ def _parameters(value: Value, shape: Shape, axis: int, block: int) -> list[str]:
     return names
 
 
+def _alike(zero: Value, scale: Value) -> bool:
+    """True for a zero point of the scale's shape, or a single one beside a single scale."""
+    single = zero.elements == scale.elements == 1 and max(zero.rank, scale.rank) < 2
+    return single or zero.shape == scale.shape
+
+
 def quantise(
     b: Builder,
     x: Value,
@@ -39,12 +47,14 @@ def quantise(
     block: int,
     dtype: str,
     precision: str = "",
+    saturate: bool = True,
 ) -> Value:
     """round(x / scale) + zero, cut to the range of ``dtype``; the quotient is rounded to ``precision``, by
-    default the dtype of the scale."""
-    if dtype not in QUANTISED:
+    default the dtype of the scale. For a format of stored floats, it is rounded to a number of that, and cut
+    where it is to ``saturate``."""
+    if dtype not in (*QUANTISED, *FORMATS):
         raise Refused(Reason.DTYPE, f"quantisation to {dtype}")
-    if zero is not None and (zero.shape != scale.shape or zero.dtype != dtype):
+    if zero is not None and (not _alike(zero, scale) or zero.dtype != dtype):
         raise Malformed(f"a zero point of {zero.text} beside a scale of {scale.text}")
     k = Writer(b, "quantise")
     names = levels(x.rank)
@@ -55,9 +65,15 @@ def quantise(
     quotient = f"{converted(a, computed_in(x.dtype), kind)} / {converted(s, computed_in(scale.dtype), kind)}"
     if precision != kind:  # a short float rounds the quotient
         quotient = f"{kind}({precision}({quotient}))"
-    number = f"i32(max(min(round({quotient}), {_BEYOND}), -{_BEYOND}))"
     y = k.write(x.shape, dtype)
-    k.nest(x.shape, f"{y(names)} = {_cut(number, k, zero, places, dtype)}")
+    at = _parameters(zero, x.shape, axis, block) if zero is not None else []
+    if dtype in FORMATS:
+        if zero is not None:
+            quotient = f"{quotient} + {converted(k.read(zero)(at), zero.dtype, kind)}"
+        k.nest(x.shape, f"{y(names)} = {coded(quotient, kind, dtype, saturate)}")
+    else:
+        number = f"i32(max(min(round({quotient}), {_BEYOND}), -{_BEYOND}))"
+        k.nest(x.shape, f"{y(names)} = {_cut(number, k, zero, at, dtype)}")
     return k.done()[0]
 
 
@@ -75,18 +91,21 @@ def dequantise(
     """(x - zero) * scale."""
     if not is_float(dtype):
         raise Malformed(f"dequantisation to {dtype}")
-    if zero is not None and (zero.shape != scale.shape or zero.dtype != x.dtype):
+    if zero is not None and (not _alike(zero, scale) or zero.dtype != x.dtype):
         raise Malformed(f"a zero point of {zero.text} for {x.text} with a scale of {scale.text}")
     k = Writer(b, "dequantise")
     names = levels(x.rank)
     places = _parameters(scale, x.shape, axis, block)
     kind = computed_in(dtype)
-    number = converted(k.read(x)(names), x.dtype, "i32")
+    exact = kind if x.dtype in FORMATS else "i32"
+    number = converted(k.read(x)(names), x.dtype, exact)
     if zero is not None:
-        number = f"{number} - {converted(k.read(zero)(places), zero.dtype, 'i32')}"
+        at = _parameters(zero, x.shape, axis, block)
+        number = f"({number} - {converted(k.read(zero)(at), zero.dtype, exact)})"
+    number = converted(number, exact, kind)
     factor = converted(k.read(scale).load(places), computed_in(scale.dtype), kind)
     y = k.write(x.shape, dtype)
-    k.nest(x.shape, f"{y(names)} = {y.store(f'{kind}({number}) * {factor}')}")
+    k.nest(x.shape, f"{y(names)} = {y.store(f'{number} * {factor}')}")
     return k.done()[0]
 
 

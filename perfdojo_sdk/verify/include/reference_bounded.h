@@ -479,6 +479,21 @@ static inline whole N(to_word)(NUM a)
     return unsure_if((int64_t)N(saturated_word)(a.v), unsure || N(lost)(a));
 }
 
+/* If the errors may change the code, but for the sign of a zero, it is unsure; of a zero of unknown sign it is that
+   without the sign. */
+static inline whole N(to_code)(NUM a, const code_format *format)
+{
+    int64_t low = CODE(a.v - a.e, format), high = CODE(a.v + a.e, format), code = CODE(a.v, format);
+    if (a.e > 0 && a.v == a.v && !((low | high) & ~format->sign)) low = high = code = 0;
+    int unsure = a.e > 0 && (low != high || a.v != a.v || !(a.e <= F_MAX));
+    return unsure_if(code, unsure || N(lost)(a));
+}
+
+static inline NUM N(from_code)(whole code, const float *numbers)
+{
+    return N(perhaps)(N(literal)(numbers[code.v]), code.unsure);
+}
+
 static inline whole N(to_bool)(NUM a)
 {
     return unsure_if(a.v != 0, (a.e > 0 && !(WIDE_(fabs)(a.v) > a.e)) || !N(plain)(a));

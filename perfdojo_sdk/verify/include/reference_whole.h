@@ -11,6 +11,12 @@
     static inline whole wrap_##name(whole a) { return (whole){(type)a.v, a.unsure}; }
 WRAP(i64, int64_t) WRAP(i32, int32_t) WRAP(i16, int16_t) WRAP(i8, int8_t)
 WRAP(u64, uint64_t) WRAP(u32, uint32_t) WRAP(u16, uint16_t) WRAP(u8, uint8_t)
+#define WRAP_BITS(name, type, bits) \
+    static inline whole wrap_##name(whole a) \
+    { \
+        return (whole){(type)((uint64_t)a.v << (64 - bits)) >> (64 - bits), a.unsure}; \
+    }
+WRAP_BITS(i4, int64_t, 4) WRAP_BITS(i2, int64_t, 2) WRAP_BITS(u4, uint64_t, 4) WRAP_BITS(u2, uint64_t, 2)
 static inline whole wrap_bool(whole a) { return (whole){a.v != 0, a.unsure}; }
 
 #define UNARY(name, value) \

@@ -54,6 +54,12 @@ static inline whole N(to_word)(NUM a)
     return whole_of(a.v >= (W)UINT64_MAX ? -1 : a.v > 0 ? (int64_t)(uint64_t)a.v : 0);
 }
 
+static inline whole N(to_code)(NUM a, const code_format *format) { return whole_of(CODE(a.v, format)); }
+static inline NUM N(from_code)(whole code, const float *numbers)
+{
+    return N(literal)(numbers[code.v]);
+}
+
 static inline whole N(to_bool)(NUM a) { return whole_of(a.v != 0); }
 
 #undef N

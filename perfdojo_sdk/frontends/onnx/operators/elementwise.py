@@ -50,7 +50,12 @@ def _clip(n: Operation) -> Value:
 
 
 def _cast(n: Operation) -> Value:
-    return e.cast(n.b, n[0], dtype_name(n.whole("to")))
+    return _converted(n, dtype_name(n.whole("to")))
+
+
+def _converted(n: Operation, dtype: str) -> Value:
+    mode = n.text("round_mode") if n.has("round_mode") else "up"
+    return e.cast(n.b, n[0], dtype, bool(n.whole("saturate", 1)), mode)
 
 
 def _pow(n: Operation) -> Value:
@@ -118,7 +123,7 @@ RULES: Mapping[str, Rule] = {
     "Where": _where,
     "Clip": _clip,
     "Cast": _cast,
-    "CastLike": lambda n: e.cast(n.b, n[0], n[1].dtype),
+    "CastLike": lambda n: _converted(n, n[1].dtype),
     "Sign": lambda n: e.sign(n.b, n[0]),
     "IsNaN": lambda n: e.is_nan(n.b, n[0]),
     "IsInf": _is_inf,

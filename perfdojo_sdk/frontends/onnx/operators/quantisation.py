@@ -22,7 +22,8 @@ def _quantise(n: Operation) -> Value:
     zero = n.maybe(2)
     dtype = zero.dtype if zero is not None else dtype_name(given) if given else "u8"
     precision = dtype_name(n.whole("precision")) if n.whole("precision", 0) else ""
-    return q.quantise(n.b, n[0], n[1], zero, n.whole("axis", 1), n.whole("block_size", 0), dtype, precision)
+    axis, block, saturate = n.whole("axis", 1), n.whole("block_size", 0), bool(n.whole("saturate", 1))
+    return q.quantise(n.b, n[0], n[1], zero, axis, block, dtype, precision, saturate)
 
 
 def _dequantise(n: Operation) -> Value:

@@ -78,6 +78,9 @@ class _Kernel:
             if buffer.dtype not in FORMATS:
                 why = f"kernels of this target hold {' and '.join(FORMATS)}"
                 raise unsupported(f"{program.name}: {buffer.name} is {buffer.dtype}", why)
+        if program.tables:
+            what = f"{program.name} has tables: {', '.join(program.tables)}"
+            raise unsupported(what, "kernels of this target keep no constant arrays")
         if program.in_out:
             what = f"{program.name}: {', '.join(sorted(program.in_out))} is input and output"
             raise unsupported(what, "kernels of this target write arrays of their own")

@@ -1,0 +1,148 @@
+"""Tables: constant arrays of a program, which it reads and chooses elements by."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+from snippets import DIALECT, RULES
+
+from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.core.domains import ROUNDING
+from perfdojo_sdk.core.errors import DojoError, ProgramError
+from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.text import MAX_TABLE, parse
+from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.testing.walks import random_walk
+from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
+from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
+from perfdojo_sdk.verify.numeric import verify_numeric
+
+RUNNER = NativeRunner(("-O1",))
+
+TEXT = """\
+kernel chosen(x, k) -> y, z
+x f32 [6,16] heap
+k i32 [5] heap
+order table i32 [4] = {5, 0, 3, -0}
+w table f32 [2,3] = {1, -0.5, 0.1, 2, 0, 1e-3}
+h table bf16 [9] = {0, 1, 2, 3, 4, 5, 6, 7, 8.5}
+odd table bool [3] = {1, 0, 1}
+y f32 [4,16] heap
+z f32 [5] heap
+
+4 16 y[{0},{1}] = select(odd[{1}%3], x[order[{0}],{1}], x[0,{1}]) * w[{0}//2,{1}%3]
+5 z[{0}] = f32(h[clamp(k[{0}], 0, 8)])
+"""
+X = np.arange(96, dtype=np.float32).reshape(6, 16)
+K = np.array([-3, 8, 2, 100, 0], np.int32)
+
+
+def table(declared: str, statement: str = "4 y[{0}] = x[t[{0}]]", outputs: str = "y") -> str:
+    return f"kernel f(x) -> {outputs}\nx f32 [4] heap\n{declared}\ny f32 [4] heap\n\n{statement}\n"
+
+
+def test_a_table_is_printed_as_it_is_read() -> None:
+    program = parse(TEXT)
+    assert parse(program.text) == program and "order table i32 [4] = {5, 0, 3, 0}\n" in program.text
+    assert "w table f32 [2,3] = {1, -0.5, 0.1, 2, 0, 0.001}\n" in program.text
+    assert program.given == ("x", "k") and set(program.inputs) == {"x", "k", "order", "w", "h", "odd"}
+
+
+def expected() -> dict[str, np.ndarray]:
+    w = np.array([[1, -0.5, 0.1], [2, 0, 1e-3]], np.float32)
+    rows = X[[5, 0, 3, 0]]
+    odd = np.array([1, 0, 1], bool)[np.arange(16) % 3]
+    y = np.where(odd, rows, X[0]) * w[np.arange(4)[:, None] // 2, np.arange(16) % 3]
+    return {"y": y, "z": np.array([0, 8.5, 2, 8.5, 0], np.float32)}
+
+
+def test_the_interpreter_and_c_know_the_elements() -> None:
+    program = parse(TEXT)
+    found = interpret(program, {"x": X.ravel().tolist(), "k": K.tolist()}, ROUNDING)
+    source = CEmitter(program, "k", CORE_DIALECT).source()
+    assert [spec.name for spec in source.inputs] == ["x", "k"]
+    artifact = RUNNER.compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    run = RUNNER.run(artifact, RunRequest(inputs={"x": X, "k": K}))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    for name, values in expected().items():
+        assert np.array_equal(np.array(found[name], np.float32).reshape(values.shape), values)
+        assert np.array_equal(run.outputs[name], values)
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"),
+    [
+        (table("t table i32 [4] = {0, 1, 2}"), "PD-P018", "has 4 elements, and fewer are given"),
+        (table("t table i32 [4] = {0, 1, 2, 3, 0}"), "PD-P018", "has 4 elements, and more are given"),
+        (table("t table i8 [4] = {0, 1, 2, 128}"), "PD-P018", "128 is no value of i8"),
+        (table("t table u8 [4] = {0, 1, 2, -1}"), "PD-P018", "1 is no value of u8"),
+        (table("t table i32 [4] = {0, 1, 2, 1.5}"), "PD-P018", "1.5 is no value of i32"),
+        (table("t table f16 [4] = {0, 1, 2, 1e9}"), "PD-P018", "1e9 is beyond the range of f16"),
+        (table("t table i32 [4] = {0, 1, 2, inf}"), "PD-P002", "expected an element of the table"),
+        (table("t table f8e5m2 [4] = {0, 1, 2, 3}"), "PD-P018", "a table of f8e5m2"),
+        (table("t table i4 [4] = {0, 1, 2, 3}"), "PD-P018", "a table of i4"),
+        (table("t table i33 [4] = {0, 1, 2, 3}"), "PD-P006", "unknown dtype 'i33'"),
+        (table("t table i32 [300,300] = {0}"), "PD-P018", f"at most {MAX_TABLE} elements"),
+        (table("t table i32 [4] = {0, 1, 2, 3} heap"), "PD-P002", ""),
+        (table("x table i32 [4] = {0, 1, 2, 3}"), "PD-P007", "'x' is declared twice"),
+        (table("t table f32 [4] = {0, 1, 2, 3}", "4 t[{0}] = x[{0}]"), "PD-P013", "input t is written"),
+        (table("t table f32 [4] = {0, 1, 2, 3}", "4 y[{0}] = t[{0}]", "y, t"), "PD-P018", "is an output"),
+        (table("t table i32 [4] = {0, 1, 2, 4}"), "PD-P012", "subscript t[{0}] reaches 0 .. 4"),
+        (table("t table i32 [4] = {0, 1, 2, -1}"), "PD-P012", "reaches -1 .. 2"),
+        (table("t table f32 [4] = {0, 1, 2, 3}"), "PD-P010", "a run-time index is an integer, this is f32"),
+    ],
+)
+def test_what_no_table_is(text: str, code: str, words: str) -> None:
+    with pytest.raises(ProgramError) as caught:
+        parse(text)
+    assert caught.value.code == code and words in caught.value.what, caught.value
+
+
+def test_the_range_of_an_index_follows_from_the_elements() -> None:
+    declared = "t table i64 [4] = {0, 3, 1, 3}"
+    assert parse(table(declared)) and parse(table(declared, "4 y[{0}] = x[and(t[{0}], 1)+2]"))
+    with pytest.raises(ProgramError, match="reaches 1 .. 4"):
+        parse(table(declared, "4 y[{0}] = x[t[{0}]+1]"))
+
+
+def test_a_generator_without_tables_says_so() -> None:
+    class Without(CEmitter):
+        computes_halves = False
+
+    with pytest.raises(DojoError) as caught:
+        Without(parse(table("t table i32 [4] = {0, 3, 1, 3}")), "k", CORE_DIALECT)
+    assert caught.value.code == "PD-C001" and "tables (t)" in caught.value.what
+
+
+def changed(program: Program, name: str, values: tuple[float, ...]) -> Program:
+    return program.with_buffer(name, replace(program.buffer_of[name], values=values))
+
+
+def test_every_leg_knows_the_elements() -> None:
+    program = parse(TEXT)
+    for name, values in (("w", (1, -0.5, 0.1, 2, 0, 1e-3 + 1e-6)),):
+        other = changed(program, name, values)
+        assert verify_exact(program, program).ok and not verify_exact(program, other).ok
+        artifact = RUNNER.compile(CEmitter(other, "k", CORE_DIALECT).source())
+        assert isinstance(artifact, Artifact), artifact
+        report = verify_numeric(program, program, artifact, RUNNER, {}, CORE_DIALECT, quick=True)
+        assert "expected" in report.problem
+        found = verify_dependence(program, other, {}, CORE_DIALECT, Kind.EXACT)
+        assert not found.ok and f"the elements of the table {name} change" in str(found)
+
+
+def test_random_games_keep_the_elements() -> None:
+    root = parse(TEXT, DIALECT)
+    for seed in range(4):
+        trace = random_walk(Random(seed), root, RULES, 8)
+        assert trace.program.tables == root.tables and len(trace.steps) > 4
+        assert verify_exact_trace(trace, DIALECT).ok and verify_dependence_trace(trace, RULES).ok
+        assert parse(trace.program.text, DIALECT) == trace.program
