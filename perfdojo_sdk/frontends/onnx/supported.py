@@ -32,7 +32,6 @@ REASONS: Mapping[Reason, frozenset[str]] = {
     Reason.INDEX: _names(
         "DeformConv GridSample MaxRoiPool RoiAlign"
     ),
-    Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
     Reason.STEPS: _names("Det"),
     Reason.TYPE: _names(
         "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"

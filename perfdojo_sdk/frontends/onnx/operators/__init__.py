@@ -10,6 +10,7 @@ from perfdojo_sdk.frontends.onnx.operators import (
     creation,
     elementwise,
     gathers,
+    lengths,
     movement,
     normalisations,
     quantisation,
@@ -20,8 +21,8 @@ from perfdojo_sdk.frontends.onnx.operators import (
 )
 
 _FAMILIES = (
-    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, recurrent,
-    reductions, spectra, windows,
+    contractions, creation, elementwise, gathers, lengths, movement, normalisations, quantisation,
+    recurrent, reductions, spectra, windows,
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
