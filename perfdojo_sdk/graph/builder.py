@@ -6,7 +6,8 @@ the interpreter, when they are asked for and never otherwise; so shapes need no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
 from math import prod
 
@@ -137,7 +138,20 @@ class Builder:
         """Have a run fail, saying ``what``, unless the one element of ``value`` is 0."""
         self._checks.append(Check(value.name, what, self.origin))
 
+    @property
+    def number_of_checks(self) -> int:
+        return len(self._checks)
+
+    def change_checks(self, first: int, change: Callable[[Value], Value]) -> None:
+        """Put others in place of the values of checks, from number ``first`` on."""
+        for k in range(first, len(self._checks)):
+            check = self._checks[k]
+            self._checks[k] = replace(check, value=change(self._values[check.value]).name)
+
     # -- knowledge
+
+    def value(self, name: str) -> Value:
+        return self._values[name]
 
     def is_known(self, value: Value) -> bool:
         """True if the elements follow from constants alone."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from perfdojo_sdk.frontends.onnx.edges import Edge, Items
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Value
 from perfdojo_sdk.graph.refusals import Malformed
 
-Rule: TypeAlias = "Callable[[Operation], Value | Sequence[Value | None]]"
+Rule: TypeAlias = "Callable[[Operation], Edge | Sequence[Edge | None]]"
 """Makes the results of an operator; None for an optional one that is not asked for."""
 
 
@@ -25,7 +26,7 @@ class Operation:
         builder: Builder,
         op: str,
         version: int,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[Edge | None],
         attributes: Mapping[str, Any],
         wanted: Sequence[bool],
     ) -> None:
@@ -41,7 +42,21 @@ class Operation:
 
     def maybe(self, k: int) -> Value | None:
         """An operand that may be absent."""
+        found = self.edge(k)
+        if found is not None and not isinstance(found, Value):
+            raise Malformed(f"input {k} of {self.op} is no array")
+        return found
+
+    def edge(self, k: int) -> Edge | None:
+        """An operand of any type, which may be absent."""
         return self.inputs[k] if k < len(self.inputs) else None
+
+    def items(self, k: int) -> list[Value]:
+        """The arrays of an operand that is a sequence."""
+        found = self.edge(k)
+        if not isinstance(found, Items):
+            raise Malformed(f"input {k} of {self.op} is no sequence")
+        return list(found.values)
 
     @property
     def operands(self) -> list[Value]:

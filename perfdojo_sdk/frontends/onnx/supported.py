@@ -23,8 +23,8 @@ EARLIER: Mapping[str, int] = {
     **dict.fromkeys(_names("Transpose Identity Shape Size Constant If Loop"), 1),
     **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool"), 10),
     **dict.fromkeys(_names("Clip Pad Conv ConvTranspose Unsqueeze Squeeze Split Gather"), 11),
-    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scan Scatter"), 9),
-    "Expand": 8,
+    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scatter"), 9),
+    **dict.fromkeys(_names("Expand Scan"), 8),
 }
 
 #: The needs of operators without a rule.
@@ -34,9 +34,7 @@ REASONS: Mapping[Reason, frozenset[str]] = {
     ),
     Reason.STEPS: _names("Det"),
     Reason.TYPE: _names(
-        "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"
-        " SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap"
-        " SplitToSequence StringConcat StringNormalizer StringSplit TfIdfVectorizer"
+        "ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit TfIdfVectorizer"
     ),
     Reason.RANDOM: _names(
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"

@@ -16,13 +16,14 @@ from perfdojo_sdk.frontends.onnx.operators import (
     quantisation,
     recurrent,
     reductions,
+    sequences,
     spectra,
     windows,
 )
 
 _FAMILIES = (
     contractions, creation, elementwise, gathers, lengths, movement, normalisations, quantisation,
-    recurrent, reductions, spectra, windows,
+    recurrent, reductions, sequences, spectra, windows,
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.

@@ -72,5 +72,4 @@ RULES: Mapping[str, Rule] = {
     "Range": _range,
     "OneHot": _one_hot,
     "Dropout": _dropout,
-    "Identity": lambda n: n[0],
 }
