@@ -16,6 +16,7 @@ from perfdojo_sdk.frontends.onnx.operators import (
     quantisation,
     recurrent,
     reductions,
+    sampling,
     sequences,
     spectra,
     windows,
@@ -23,7 +24,7 @@ from perfdojo_sdk.frontends.onnx.operators import (
 
 _FAMILIES = (
     contractions, creation, elementwise, gathers, lengths, movement, normalisations, quantisation,
-    recurrent, reductions, sequences, spectra, windows,
+    recurrent, reductions, sampling, sequences, spectra, windows,
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
