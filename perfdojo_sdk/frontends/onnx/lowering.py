@@ -21,7 +21,7 @@ from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.frontends.onnx import control
 from perfdojo_sdk.frontends.onnx.edges import Absent, Edge, Form, Items, is_edge, item_name, merged, outputs_of, regrouped
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
-from perfdojo_sdk.frontends.onnx.operators import RULES
+from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
 from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import element_type
@@ -305,10 +305,8 @@ class _Lowering:
         if (node.domain, node.op_type) in self.functions:
             return None, 0
         if node.domain not in STANDARD:
-            raise Refused(
-                Reason.OPERATOR, f"{shown(node.domain)}.{shown(node.op_type)} is not in the standard"
-            )
-        opset = max((opsets.get(domain, 0) for domain in STANDARD), default=0)
+            return self.other_rule(node, opsets)
+        opset = opset_of(opsets, "")
         schema = _schema(node.op_type, opset)
         if schema is None:
             raise Refused(Reason.OPERATOR, f"version {opset} of the standard has no {shown(node.op_type)}")
@@ -321,6 +319,17 @@ class _Lowering:
             raise Refused(Reason.VERSION, what, "convert the model with onnx.version_converter")
         return RULES.get(node.op_type), schema.since_version
 
+    @staticmethod
+    def other_rule(node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:
+        """The rule for an operator of another domain, and its version."""
+        rules, version = OTHERS.get(node.domain), opsets.get(node.domain, 1)
+        schema = None if rules is None else _schema(node.op_type, version, node.domain)
+        rule = None if rules is None else rules.get(node.op_type)
+        if rule is None and not (schema is not None and _is_function(schema)):
+            name = f"{shown(node.domain)}.{shown(node.op_type)}"
+            raise Refused(Reason.OPERATOR, f"{name} is not supported")
+        return rule, version if schema is None else schema.since_version
+
     # -- functions and branches
 
     def expanded(
@@ -331,14 +340,13 @@ class _Lowering:
             raise Malformed("functions are called more than 64 deep", "one of them may call itself")
         function = self.functions.get((node.domain, node.op_type))
         if function is None:
-            opset = max(opsets.get(domain, 0) for domain in STANDARD)
-            function = _body_of(node, opset, operands, given)
+            function = _body_of(node, opset_of(opsets, node.domain), operands, given)
         edges: _Edges = {"": None}
         for k, name in enumerate(function.input):
             edges[name] = operands[k] if k < len(operands) else None
-        inside = {o.domain: o.version for o in function.opset_import} or dict(opsets)
+        inside = {**opsets, **{o.domain: o.version for o in function.opset_import}}
         attributes = {a.name: _value(a) for a in function.attribute_proto} | dict(given)
-        if (node.domain in STANDARD) and (node.domain, node.op_type) not in self.functions:
+        if (node.domain, node.op_type) not in self.functions:
             attributes = {**_defaults(node, opsets), **attributes}
         self.depth += 1
         try:
@@ -438,10 +446,10 @@ def _without_rule(op: str) -> Refused:
 
 
 @lru_cache(maxsize=4096)
-def _schema(op: str, opset: int) -> Any:
+def _schema(op: str, opset: int, domain: str = "") -> Any:
     """The schema in force at a version of the operator set; None if there is none."""
     try:
-        return defs.get_schema(op, opset, "")
+        return defs.get_schema(op, opset, domain)
     except defs.SchemaError:
         return None
 
@@ -452,7 +460,7 @@ def _is_function(schema: Any) -> bool:
 
 def _body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mapping[str, Any]) -> Any:
     """The body of a function of the standard for operands of these types."""
-    schema = _schema(node.op_type, opset)
+    schema = _schema(node.op_type, opset, "" if node.domain in STANDARD else node.domain)
     function = onnx.FunctionProto()
     if schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= opset]
@@ -529,12 +537,20 @@ def _attributes(node: Any, around: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(node: Any, opsets: Mapping[str, int]) -> dict[str, Any]:
-    return _defaults_of(node.op_type, max(opsets.get(domain, 0) for domain in STANDARD))
+    domain = "" if node.domain in STANDARD else node.domain
+    return _defaults_of(node.op_type, opset_of(opsets, domain), domain)
+
+
+def opset_of(opsets: Mapping[str, int], domain: str) -> int:
+    """The version of a domain's operator set that a model states."""
+    if domain in STANDARD:
+        return max((opsets.get(name, 0) for name in STANDARD), default=0)
+    return opsets.get(domain, 1)
 
 
 @lru_cache(maxsize=4096)
-def _defaults_of(op: str, opset: int) -> dict[str, Any]:
+def _defaults_of(op: str, opset: int, domain: str) -> dict[str, Any]:
     """Attributes that the schema gives a default; do not change it."""
-    schema = _schema(op, opset)
+    schema = _schema(op, opset, domain)
     declared = schema.attributes.items() if schema is not None else ()
     return {name: _value(a.default_value) for name, a in declared if a.default_value.type}
