@@ -31,7 +31,6 @@ EARLIER: Mapping[str, int] = {
 
 #: The needs of operators without a rule.
 REASONS: Mapping[Reason, frozenset[str]] = {
-    Reason.STEPS: _names("Det"),
     Reason.TYPE: _names(
         "ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit"
     ),

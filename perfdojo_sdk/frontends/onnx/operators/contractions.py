@@ -9,6 +9,7 @@ from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import contractions as c
 from perfdojo_sdk.graph.operators.attention import attention
+from perfdojo_sdk.graph.operators.determinants import det
 from perfdojo_sdk.graph.operators.movement import transpose
 from perfdojo_sdk.graph.refusals import Malformed
 
@@ -49,5 +50,6 @@ RULES: Mapping[str, Rule] = {
     "MatMul": lambda n: c.matmul(n.b, n[0], n[1]),
     "Gemm": _gemm,
     "Attention": _attention,
+    "Det": lambda n: det(n.b, n[0]),
     "Einsum": lambda n: c.einsum(n.b, n.text("equation"), n.operands),
 }

@@ -63,14 +63,14 @@ def _pow(n: Operation) -> Value:
 
 
 def _power_of_integers(n: Operation) -> Value:
-    """Integers to a known power that is small, by repeated products."""
-    if not n.b.is_known(n[1]) or n[1].elements != 1:
-        raise Refused(Reason.OPERATION, f"powers of {n[0].dtype} with exponents that are not constant")
-    exponent = float(n.b.known(n[1]).reshape(-1)[0])
-    if exponent not in range(1, 33):
-        raise Refused(Reason.OPERATION, f"{n[0].dtype} to the power of {exponent}")
-    shaped = e.unary(n.b, "pow", lambda a: " * ".join([a] * int(exponent)), n[0])
-    return n.b.view(shaped, (1,) * max(n[1].rank - n[0].rank, 0) + n[0].shape)
+    """Integers to a power: by repeated products, which wrap; to a power of floats, by way of f64."""
+    x, y = n[0], n[1]
+    if is_float(y.dtype):
+        power = e.binary(
+            n.b, "pow", lambda a, c: f"pow({a}, {c})", e.cast(n.b, x, "f64"), e.cast(n.b, y, "f64")
+        )
+        return e.cast(n.b, power, x.dtype)
+    return e.integer_power(n.b, x, y)
 
 
 def _gelu(n: Operation) -> Value:
