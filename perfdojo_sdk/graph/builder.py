@@ -13,7 +13,7 @@ from math import prod
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Check, Cut, Graph, Node, Shape, Value
@@ -83,8 +83,15 @@ class Builder:
         self._refuse_counted([value])
         return value if shape == value.shape else self._view(value, shape)
 
-    def _view(self, value: Value, shape: Shape) -> Value:
-        new = self._new(shape, value.dtype)
+    def same_bits(self, value: Value, dtype: str) -> Value:
+        """The bits of ``value`` as elements of another dtype of the same width."""
+        if BYTES[dtype] != BYTES[value.dtype] or "bool" in (dtype, value.dtype):
+            raise Malformed(f"the bits of {value.dtype} are none of {dtype}")
+        self._refuse_counted([value])
+        return value if dtype == value.dtype else self._view(value, value.shape, dtype)
+
+    def _view(self, value: Value, shape: Shape, dtype: str = "") -> Value:
+        new = self._new(shape, dtype or value.dtype)
         self._views[new.name] = value.name
         return new
 
@@ -214,7 +221,8 @@ class Builder:
         return name
 
     def _data(self, name: str) -> Array:
-        return self._constants[self._home(name)].reshape(self._values[name].shape)
+        value = self._values[name]
+        return self._constants[self._home(name)].view(numpy_dtype(value.dtype)).reshape(value.shape)
 
     # -- the result
 

@@ -1,7 +1,8 @@
 """A graph of kernels as frozen data: values, nodes, views of values, and data of constants.
 
 A node is a program of the language together with the values that its arrays are bound to. A view is a value
-that has the elements of another one, in the same row-major order, under another shape; it costs nothing.
+that has the elements of another one, in the same row-major order, under another shape; it costs nothing. It
+may also have their bits, as elements of another dtype of the same width.
 """
 
 from __future__ import annotations

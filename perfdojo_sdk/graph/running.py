@@ -14,7 +14,7 @@ import numpy as np
 from perfdojo_sdk.core.domains import ROUNDING, Domain
 from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.graph.arrays import as_list, from_list
+from perfdojo_sdk.graph.arrays import as_list, from_list, numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Graph, Node
 from perfdojo_sdk.graph.refusals import Malformed
 
@@ -59,7 +59,8 @@ def cut_to_counts(graph: Graph, arrays: Mapping[str, Array]) -> list[Array]:
 
 
 def _bound(graph: Graph, arrays: Mapping[str, Array], name: str) -> Array:
-    return np.ascontiguousarray(arrays[graph.home(name)]).reshape(graph.values[name].shape)
+    value = graph.values[name]
+    return np.ascontiguousarray(arrays[graph.home(name)]).view(numpy_dtype(value.dtype)).reshape(value.shape)
 
 
 def _uses(graph: Graph) -> dict[str, int]:

@@ -142,12 +142,15 @@ def home(views: Mapping[str, str], name: str) -> str:
 
 
 def _check_views(views: Mapping[str, str], values: Mapping[str, ValueEntry]) -> None:
-    """Each view has as many elements of the same dtype as its value, and no view is one of itself."""
+    """Each view has as many elements of the same dtype as its value, or of another one of the same width but
+    bool, and no view is one of itself."""
     for view, of in views.items():
         if view not in values or of not in values:
             raise ValueError(f"{view!r} is a view of no value")
         one, other = values[view], values[of]
-        if one.dtype != other.dtype or prod(one.shape) != prod(other.shape):
+        dtypes = {str(one.dtype), str(other.dtype)}
+        fits = len(dtypes) == 1 or ("bool" not in dtypes and len({BYTES[dtype] for dtype in dtypes}) == 1)
+        if not fits or prod(one.shape) != prod(other.shape):
             raise ValueError(f"{view!r} is no view of {of!r}")
     settled: set[str] = set()
     for view in views:

@@ -169,7 +169,9 @@ class Model:
         return arrays[name]
 
     def _bound(self, name: str, arrays: Mapping[str, Array]) -> Array:
-        return arrays[home(self.manifest.views, name)].reshape(self.manifest.values[name].shape)
+        entry = self.manifest.values[name]
+        found = arrays[home(self.manifest.views, name)]
+        return found.view(numpy_dtype(str(entry.dtype))).reshape(entry.shape)
 
     def _output(self, name: str, arrays: Mapping[str, Array], block: Array) -> Array:
         """The caller's own array: no input, weight or memory of this call."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
 from perfdojo_sdk.frontends.onnx.reading import dtype_name
 from perfdojo_sdk.graph.graph import Value
@@ -51,6 +52,14 @@ def _clip(n: Operation) -> Value:
 
 def _cast(n: Operation) -> Value:
     return e.cast(n.b, n[0], dtype_name(n.whole("to")))
+
+
+def _bit_cast(n: Operation) -> Value:
+    """The same bits, which takes no kernel; of truth values, which are 0 or 1, an ordinary cast."""
+    dtype = dtype_name(n.whole("to"))
+    if "bool" in (dtype, n[0].dtype) and BYTES[dtype] == BYTES[n[0].dtype]:
+        return e.cast(n.b, n[0], dtype)
+    return n.b.same_bits(n[0], dtype)
 
 
 def _pow(n: Operation) -> Value:
@@ -118,6 +127,7 @@ RULES: Mapping[str, Rule] = {
     "Where": _where,
     "Clip": _clip,
     "Cast": _cast,
+    "BitCast": _bit_cast,
     "CastLike": lambda n: e.cast(n.b, n[0], n[1].dtype),
     "Sign": lambda n: e.sign(n.b, n[0]),
     "IsNaN": lambda n: e.is_nan(n.b, n[0]),
