@@ -12,6 +12,7 @@ from perfdojo_sdk.frontends.onnx.operators import (
     features,
     gathers,
     lengths,
+    microsoft,
     movement,
     normalisations,
     quantisation,
@@ -37,4 +38,5 @@ OTHERS: Mapping[str, Mapping[str, Rule]] = {
     "ai.onnx.ml": features.ML_RULES,
     "ai.onnx.preview": {},
     "ai.onnx.preview.training": training.RULES,
+    "com.microsoft": microsoft.RULES,
 }
