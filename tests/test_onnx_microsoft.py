@@ -24,7 +24,9 @@ def run(op: str, inputs: list[Any], outputs: int = 1, **attributes: Any) -> list
     """The first outputs of one operator; None leaves an input out."""
     names = ["" if value is None else f"i{k}" for k, value in enumerate(inputs)]
     given = {name: value for name, value in zip(names, inputs, strict=True) if name}
-    node = helper.make_node(op, names, [f"o{k}" for k in range(outputs)], domain="com.microsoft", **attributes)
+    node = helper.make_node(
+        op, names, [f"o{k}" for k in range(outputs)], domain="com.microsoft", **attributes
+    )
     types = [
         helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(v.dtype), v.shape)
         for name, v in given.items()
@@ -48,7 +50,11 @@ def test_columns_of_few_bits_are_unpacked(bits: int, zeros: str) -> None:
     rows, columns, block = 40, 3, 16
     blocks, each = -(-rows // block), 8 // bits
     numbers = DRAW.integers(0, 2**bits, (columns, blocks * block))
-    zero = np.full((columns, blocks), 2 ** (bits - 1)) if zeros == "none" else DRAW.integers(0, 2**bits, (columns, blocks))
+    zero = (
+        np.full((columns, blocks), 2 ** (bits - 1))
+        if zeros == "none"
+        else DRAW.integers(0, 2**bits, (columns, blocks))
+    )
     scales, x = floats(columns, blocks), floats(2, rows)
 
     def packed(values: Any) -> Any:
@@ -90,7 +96,11 @@ def turned(x: Any, position: int, cosines: Any, sines: Any, interleaved: bool) -
     """One row, rotated."""
     half, out = cosines.shape[1], x.copy()
     c, s = cosines[position], sines[position]
-    one, other = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
+    one, other = (
+        (slice(0, 2 * half, 2), slice(1, 2 * half, 2))
+        if interleaved
+        else (slice(half), slice(half, 2 * half))
+    )
     out[one], out[other] = x[one] * c - x[other] * s, x[other] * c + x[one] * s
     return out
 
@@ -99,7 +109,11 @@ def turned(x: Any, position: int, cosines: Any, sines: Any, interleaved: bool) -
 def test_rows_after_those_of_a_cache(window: int, rotary: int, interleaved: int) -> None:
     batch, heads, groups, rows, size, room = 2, 4, 2, 2, 6, 8
     before = [5, 3]
-    q, k, v = floats(batch, rows, heads * size), floats(batch, rows, groups * size), floats(batch, rows, groups * size)
+    q, k, v = (
+        floats(batch, rows, heads * size),
+        floats(batch, rows, groups * size),
+        floats(batch, rows, groups * size),
+    )
     keys, values = floats(batch, groups, room, size), floats(batch, groups, room, size)
     angles = floats(room + rows, size // 2)
     cosines, sines = np.cos(angles), np.sin(angles)
@@ -175,8 +189,14 @@ def test_the_past_comes_first() -> None:
     x, w = np.ones((1, 1, 2), np.uint8), np.ones((2, 6), np.int8)
     past = floats(2, 1, 1, 3, 2)
     one = np.array(1, np.float32)
-    y, present = run("QAttention", [x, w, np.zeros(6, np.float32), one, one, None, None, None, past], 2, num_heads=1)
-    assert present.shape == (2, 1, 1, 4, 2) and (present[:, :, :, :3] == past).all() and (present[..., 3, :] == 2).all()
+    y, present = run(
+        "QAttention", [x, w, np.zeros(6, np.float32), one, one, None, None, None, past], 2, num_heads=1
+    )
+    assert (
+        present.shape == (2, 1, 1, 4, 2)
+        and (present[:, :, :, :3] == past).all()
+        and (present[..., 3, :] == 2).all()
+    )
     weights = softmax(present[0, 0, 0] @ np.array([2, 2]) / np.sqrt(2))
     assert np.allclose(y[0, 0], weights @ present[1, 0, 0], atol=1e-5)
 

@@ -174,6 +174,8 @@ class Builder:
 
     def known_integers(self, value: Value) -> tuple[int, ...]:
         """The elements as integers, whatever the shape."""
+        if value.dtype in FLOAT_DTYPES:
+            raise Malformed(f"sizes, places or numbers of {value.dtype}", "they must be integers")
         return tuple(int(each) for each in self.known(value).reshape(-1).tolist())
 
     def _roots(self, name: str) -> set[str]:

@@ -35,13 +35,17 @@ def scan(
 ) -> list[Edge]:
     """States go from one iteration to the next; slices of the other inputs come in, results are stacked."""
     values = arrays_of([v for v in operands if v is not None], "Scan")
-    slices = int(given.get("num_scan_inputs", 0))
+    slices = given.get("num_scan_inputs", 0)
+    if not isinstance(slices, int):
+        raise Malformed("num_scan_inputs is no number")
     if len(values) < len(operands) or not 0 < slices <= len(values):
         raise Malformed(f"Scan of {len(values)} inputs, {slices} of which are scanned")
     states: list[Edge] = [*values[: len(values) - slices]]
     scanned = values[len(values) - slices :]
     axes = _listed(given, "scan_input_axes", slices)
     axes = [axis_of(axis, v.rank) for axis, v in zip(axes, scanned, strict=True)]
+    if any(not v.rank for v in scanned):
+        raise Malformed("Scan over a scalar")
     backward = _listed(given, "scan_input_directions", slices)
     lengths = {v.shape[axis] for axis, v in zip(axes, scanned, strict=True)}
     if len(lengths) != 1:
@@ -76,7 +80,10 @@ def scan_of_batches(
     batches = {v.shape[0] for v in values if v.rank}
     if len(batches) != 1 or any(not v.rank for v in values):
         raise Malformed("operands of Scan differ in their first dimension")
-    own = {"num_scan_inputs": given.get("num_scan_inputs", 0), "scan_input_directions": given.get("directions")}
+    own = {
+        "num_scan_inputs": given.get("num_scan_inputs", 0),
+        "scan_input_directions": given.get("directions"),
+    }
     size = _bounded(batches.pop(), "Scan")
     if not size:
         raise Refused(Reason.SIZE, "Scan over no elements")
@@ -105,7 +112,9 @@ def loop(
             raise Malformed(f"the body of Loop has {len(results)} outputs, Loop has {outputs}")
         going = truth(b, arrays_of(results[:1], "the condition of Loop")[0], "Loop with")
         states = results[1 : 1 + len(states)]
-        for stack, value in zip(stacks, arrays_of(results[1 + len(states) :], "a stack of Loop"), strict=True):
+        for stack, value in zip(
+            stacks, arrays_of(results[1 + len(states) :], "a stack of Loop"), strict=True
+        ):
             stack.append(value)
         t += 1
     if stacks and not t:
@@ -171,7 +180,9 @@ def _single(b: Builder, value: Value) -> int:
 
 
 def _listed(given: Mapping[str, Any], name: str, count: int) -> list[int]:
-    found = [int(each) for each in given.get(name) or [0] * count]
+    found = given.get(name) or [0] * count
+    if not isinstance(found, list) or not all(isinstance(each, int) for each in found):
+        raise Malformed(f"{name} is no list of numbers")
     if len(found) != count:
         raise Malformed(f"{name} has {len(found)} entries, {count} are needed")
     return found

@@ -19,10 +19,28 @@ from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.frontends.onnx import control
-from perfdojo_sdk.frontends.onnx.edges import Absent, Edge, Form, Items, is_edge, item_name, merged, outputs_of, regrouped
+from perfdojo_sdk.frontends.onnx.edges import (
+    Absent,
+    Edge,
+    Form,
+    Items,
+    is_edge,
+    item_name,
+    merged,
+    outputs_of,
+    regrouped,
+)
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
-from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
+from perfdojo_sdk.frontends.onnx.operators.lengths import passed
+from perfdojo_sdk.frontends.onnx.reading import (
+    MAX_DEPTH,
+    MAX_EXPANDED,
+    array_of,
+    dtype_name,
+    read_model,
+    shown,
+)
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.arrays import dtype_of
@@ -32,6 +50,8 @@ from perfdojo_sdk.graph.operators.elementwise import where
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 STANDARD = ("", "ai.onnx")
+#: Operators that hand on values as they are, however long.
+CARRYING = ("Identity", "SequenceConstruct", "SequenceInsert", "Optional", "OptionalGetElement")
 CONTROLS = ("If", "Loop", "Scan", "SequenceMap")
 
 
@@ -131,6 +151,7 @@ class _Lowering:
         self.operators: dict[str, int] = {}
         self.node, self.operator = "", ""
         self.depth = 0
+        self.expanded_nodes = 0
 
     def run(self) -> Lowered:
         graph = self.model.graph
@@ -235,6 +256,11 @@ class _Lowering:
                 self.node, self.operator = shown(node.name or (node.output or [""])[0]), shown(node.op_type)
                 self.builder.origin = self.node
                 self.operators[self.operator] = self.operators.get(self.operator, 0) + 1
+            else:
+                self.expanded_nodes += 1
+                if self.expanded_nodes > MAX_EXPANDED:
+                    what = f"loops and functions of more than {MAX_EXPANDED} nodes together"
+                    raise Refused(Reason.SIZE, what)
             try:
                 results = self.results(node, edges, opsets, uses, attributes)
             except Refused as refused:
@@ -287,11 +313,25 @@ class _Lowering:
                 self.builder, node.op_type, version, operands, {**_defaults(node, opsets), **given}, wanted
             )
             try:
-                made = rule(operation)
-                return [made] if is_edge(made) else list(made)
+                return self.made(rule, operation)
             except Expand:
                 pass
         return self.expanded(node, operands, given, opsets)
+
+    def made(self, rule: Rule, n: Operation) -> Sequence[Edge | None]:
+        """The results of a rule. Operands as long as data says are seen whole by rules through which such a
+        length passes; others refuse them."""
+        counted = any(isinstance(v, Value) and self.builder.count_of(v) for v in n.inputs)
+        length = passed(n) if counted else None
+        if length is not None:
+            n = n.with_inputs([self.builder.whole(v) if isinstance(v, Value) else v for v in n.inputs])
+        elif counted and n.op not in CARRYING:
+            raise Refused(Reason.LENGTH, f"{n.op} reads an array whose size depends on data")
+        found = rule(n)
+        edges = [found] if is_edge(found) else list(found)
+        if length is None:
+            return edges
+        return [self.builder.counted(v, *length) if isinstance(v, Value) else v for v in edges]
 
     @staticmethod
     def edge(edges: _Edges, name: str, node: Any) -> Edge | _Refuse | None:
@@ -359,7 +399,7 @@ class _Lowering:
         self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
     ) -> control.Body:
         """A subgraph as a function of its inputs, which also sees the values around it."""
-        if graph is None:
+        if not isinstance(graph, onnx.GraphProto):
             raise Malformed("a loop lacks its body")
 
         def run(values: Sequence[Edge]) -> list[Edge]:
@@ -403,7 +443,7 @@ class _Lowering:
         if not isinstance(condition, Value) or condition.elements != 1 or condition.dtype != "bool":
             raise Malformed("the condition of If is no truth value")
         graphs = [given.get(name) for name in ("then_branch", "else_branch")]
-        if None in graphs:
+        if not all(isinstance(graph, onnx.GraphProto) for graph in graphs):
             raise Malformed("If lacks a branch")
         known = self.builder.is_known(condition)
         chosen = None if known else self.chosen(condition, graphs, edges, opsets, around)
@@ -473,7 +513,10 @@ def _body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mapp
         call = onnx.NodeProto()
         call.CopyFrom(node)
         del call.attribute[:]
-        call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
+        try:
+            call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
+        except (ValueError, TypeError) as error:
+            raise Malformed(f"an attribute of {node.op_type} has no value of its type", str(error)) from None
         version = max(versions, default=schema.since_version)
         try:
             text = schema.get_context_dependent_function_with_opset_version(

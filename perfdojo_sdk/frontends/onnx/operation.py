@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from onnx import TensorProto
+
 from perfdojo_sdk.frontends.onnx.edges import Edge, Items
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Value
@@ -32,6 +34,10 @@ class Operation:
     ) -> None:
         self.b, self.op, self.version = builder, op, version
         self.inputs, self.attributes, self._wanted = tuple(inputs), attributes, tuple(wanted)
+
+    def with_inputs(self, inputs: Sequence[Edge | None]) -> Operation:
+        """The same node with other operands."""
+        return Operation(self.b, self.op, self.version, inputs, self.attributes, self._wanted)
 
     def __getitem__(self, k: int) -> Value:
         """An operand that must be there."""
@@ -108,9 +114,21 @@ class Operation:
             raise Malformed(f"attribute {name} of {self.op} is no list of integers")
         return value
 
-    def reals(self, name: str) -> list[float]:
+    def tensor(self, name: str) -> Any:
+        """A constant array, as a message."""
         value = self.attributes.get(name)
-        return [float(each) for each in value] if isinstance(value, list) else []
+        if not isinstance(value, TensorProto):
+            raise Malformed(f"attribute {name} of {self.op} is no array, or absent")
+        return value
+
+    def reals(self, name: str) -> list[float]:
+        """A list of numbers; empty if it is absent."""
+        value = self.attributes.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, int | float) for each in value):
+            raise Malformed(f"attribute {name} of {self.op} is no list of numbers")
+        return [float(each) for each in value]
 
     # -- operands that decide about shapes
 

@@ -25,7 +25,10 @@ from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 #: Most bytes of a file: what protobuf can hold.
 MAX_FILE_BYTES = (2 << 30) - 1
-MAX_NODES = 10**6
+#: Most nodes of a file, those of subgraphs and functions included.
+MAX_NODES = 50_000
+#: Most nodes that bodies of functions, branches and loops add to them.
+MAX_EXPANDED = 2**15
 #: Most subgraphs one inside the other, and most calls of functions.
 MAX_DEPTH = 64
 #: Most elements of a declared tensor.
@@ -72,6 +75,9 @@ def checked(model: Any) -> Any:
         raise Malformed("the model has no graph with outputs", "it is empty, or was cut off")
     if not model.opset_import:
         raise Malformed("the model says no version of the operator set", "opset_import is empty")
+    for opset in model.opset_import:
+        if not 0 < opset.version < 2**31:
+            raise Malformed(f"version {opset.version} of an operator set")
     nodes = 0
     bodies = [model.graph, *model.functions]
     for body in bodies:

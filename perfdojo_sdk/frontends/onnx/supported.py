@@ -31,9 +31,7 @@ EARLIER: Mapping[str, int] = {
 
 #: The needs of operators without a rule.
 REASONS: Mapping[Reason, frozenset[str]] = {
-    Reason.TYPE: _names(
-        "ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit"
-    ),
+    Reason.TYPE: _names("ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit"),
     Reason.RANDOM: _names(
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
     ),

@@ -62,9 +62,7 @@ def lengths_before(b: Builder, last: Value, rows: int) -> Value:
     return k.done()[0]
 
 
-def rotate(
-    b: Builder, x: Value, cosines: Value, sines: Value, positions: Value, interleaved: bool
-) -> Value:
+def rotate(b: Builder, x: Value, cosines: Value, sines: Value, positions: Value, interleaved: bool) -> Value:
     """Pairs of elements of each row turned by the angles of its position: neighbours, or one of each half.
     ``x``: batch, head, row, element; ``positions``: by batch and row."""
     dtype = same_dtype(x, cosines, sines)
@@ -99,11 +97,17 @@ def positions_from(b: Builder, starts: Value, rows: int) -> Value:
 
 
 def unpacked(
-    b: Builder, packed: Value, scales: Value, zeros: Value | None, size: tuple[int, int], bits: int, block: int
+    b: Builder,
+    packed: Value,
+    scales: Value,
+    zeros: Value | None,
+    size: tuple[int, int],
+    bits: int,
+    block: int,
 ) -> Value:
-    """Columns of a matrix from blocks of numbers of 2, 4 or 8 bits, the lowest bits first:
-    (number - zero) * scale of each block. ``size``: rows and columns of the result; ``packed``: column, block,
-    byte; ``zeros``: packed as well, or numbers of the scales' dtype, by default the middle of the range."""
+    """Columns of a matrix from blocks of numbers of 2, 4 or 8 bits, the lowest bits first: (number - zero) *
+    scale of each block. ``size``: rows and columns of the result; ``packed``: column, block, byte; ``zeros``:
+    packed as well, or numbers of the scales' dtype, by default the middle of the range."""
     rows, columns = size
     if bits not in (2, 4, 8) or block < 1 or block * bits % 8:
         raise Refused(Reason.CHOICE, f"numbers of {bits} bits in blocks of {block}")

@@ -59,9 +59,7 @@ def det(b: Builder, x: Value) -> Value:
         if left > 1:
             below, across = f"{inner}+{n + 1}", f"{second}+{n + 1}"
             factor = f"select({pivot} == 0, 0, {rest([*at, below, n])} / {pivot})"
-            k.nest(
-                (*outer, left - 1, left - 1),
-                f"{rest([*at, below, across])} = {rest([*at, below, across])} - {factor} * {column([*at, across])}",
-            )
+            target, taken = rest([*at, below, across]), column([*at, across])
+            k.nest((*outer, left - 1, left - 1), f"{target} = {target} - {factor} * {taken}")
     k.nest(outer, f"{y(at)} = {y.store(total(at))}")
     return k.done()[0]

@@ -35,6 +35,8 @@ def mapped(
 def same_dtype(*values: Value) -> str:
     """The dtype that all have."""
     found = {v.dtype for v in values}
+    if not found:
+        raise Malformed("an operator without operands")
     if len(found) > 1:
         raise Malformed(f"operands of {' and '.join(sorted(found))}", "all must have one dtype")
     return found.pop()

@@ -1,4 +1,4 @@
-"""Features of classical models: thresholds, choices of columns, counts of sequences of tokens, filter banks."""
+"""Features of texts and sounds: counts of sequences of tokens, filter banks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from perfdojo_sdk.graph.builder import Builder
-from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.graph import Array, Value
+from perfdojo_sdk.graph.operators.movement import MOST_NESTS
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import affine
 from perfdojo_sdk.graph.writer import Writer, computed_in, levels
@@ -21,7 +22,7 @@ MAX_COMPARISONS = 2**32
 class Grams:
     """Sequences of one length that are counted."""
 
-    tokens: np.ndarray  # type: ignore[type-arg]
+    tokens: Array
     """One in each row."""
     places: Sequence[int]
     """The element of the result that each counts for."""
@@ -38,6 +39,8 @@ def count_grams(b: Builder, x: Value, grams: Sequence[Grams], size: int, skips: 
     work = sum(each.tokens.size for each in grams) * rows * width * (skips + 1)
     if work > MAX_COMPARISONS:
         raise Refused(Reason.SIZE, f"{work} comparisons of tokens")
+    if min(skips + 1, width) * len(grams) > MOST_NESTS:
+        raise Refused(Reason.SIZE, f"up to {skips} tokens between those of a sequence")
     k = Writer(b, "count_grams")
     a, y = k.read(x2), k.write((rows, size), "f32")
     k.nest((rows, size), f"{y(['{0}', '{1}'])} = 0")
@@ -84,7 +87,9 @@ def mel_weights(
     begin, end = (f"(2595 * log1p({v} / 700) / log(10))" for v in (first, last))
     mel = f"({{0}} * (({end} - {begin}) / {bins + 2}) + {begin})"
     hertz = f"(700 * expm1({mel} / 2595 * log(10)))"
-    k.nest(edges.shape, f"{edges(['{0}'])} = floor({length + 1} * {hertz} / f64({k.read(b.view(rate, ()))([])}))")
+    k.nest(
+        edges.shape, f"{edges(['{0}'])} = floor({length + 1} * {hertz} / f64({k.read(b.view(rate, ()))([])}))"
+    )
     left, middle, right = (edges([affine(("{1}", 1), n)]) for n in range(3))
     at = "f64({0})"
     rising = f"select(and({at} >= {left}, {at} <= {middle}), ({at} - {left}) / ({middle} - {left}), 0)"

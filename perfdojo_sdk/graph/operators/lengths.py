@@ -1,7 +1,8 @@
 """Operators whose results are as long as data says.
 
 Each result lies in an array of the largest size, and a kernel counts how much of it is meant
-(:meth:`.Builder.counted`). A first kernel finds the place of every element, a second one writes it there.
+(:meth:`.Builder.counted`); what is not meant is 0. A first kernel finds the place of every element, a second
+one writes it there.
 """
 
 from __future__ import annotations
@@ -28,17 +29,21 @@ def _place(places: Place, index: str) -> str:
 def _places(b: Builder, name: str, mask: Value) -> tuple[Value, Value]:
     """For each element of a mask of one dimension, the number of true ones before it; and of all true ones.
 
-    Whoever writes all elements at these places, in their order, ends with the chosen ones: the others of a
-    place come before the chosen one, or behind all of them.
+    Whoever writes the chosen elements at these places, and 0 for the others, in their order, ends with the
+    chosen ones and zeros: the others of a place come before the chosen one, or behind all of them.
     """
     k = Writer(b, name)
     a, places, count = k.read(mask), k.write(mask.shape, "i64"), k.write((1,), "i64")
     total = k.local((), "i64")
-    true = a(["{0}"]) if mask.dtype == "bool" else f"{a(['{0}'])} != 0"
+    true = _true(a, ["{0}"])
     k.nest((), f"{total([])} = 0")
     k.nest(mask.shape, f"{places(['{0}'])} = {total([])}", f"{total([])} += select({true}, 1, 0)")
     k.nest((), f"{count([0])} = {total([])}")
     return k.done()[0], k.done()[1]
+
+
+def _true(mask: Place, names: Sequence[str]) -> str:
+    return mask(names) if mask.dtype == "bool" else f"{mask(names)} != 0"
 
 
 def non_zero(b: Builder, x: Value) -> Value:
@@ -46,10 +51,11 @@ def non_zero(b: Builder, x: Value) -> Value:
     x = b.view(x, x.shape or (1,))
     places, count = _places(b, "non_zero_places", b.view(x, (x.elements,)))
     k = Writer(b, "non_zero")
-    p, y, names = k.read(places), k.write((x.rank, x.elements), "i64"), levels(x.rank)
+    a, p, y = k.read(x), k.read(places), k.write((x.rank, x.elements), "i64")
     k.nest(y.shape, f"{y(['{0}', '{1}'])} = 0")
-    to = _place(p, flat_index(x.shape, names))
-    k.nest(x.shape, *(f"{y([axis, to])} = {name}" for axis, name in enumerate(names)))
+    names = levels(x.rank)
+    to, true = _place(p, flat_index(x.shape, names)), _true(a, names)
+    k.nest(x.shape, *(f"{y([axis, to])} = select({true}, {name}, 0)" for axis, name in enumerate(names)))
     return b.counted(k.done()[0], 1, count)
 
 
@@ -63,11 +69,12 @@ def compress(b: Builder, x: Value, condition: Value, axis: int | None) -> Value:
     shape = (*x.shape[:axis], condition.elements, *x.shape[axis + 1 :])
     places, count = _places(b, "compress_places", condition)
     k = Writer(b, "compress")
-    a, p, y, names = k.read(x), k.read(places), k.write(shape, x.dtype), levels(x.rank)
+    a, c, p, y = k.read(x), k.read(condition), k.read(places), k.write(shape, x.dtype)
+    names = levels(x.rank)
     k.nest(shape, f"{y(names)} = 0")
     to = [*names]
     to[axis] = _place(p, names[axis])
-    k.nest(shape, f"{y(to)} = {a(names)}")
+    k.nest(shape, f"{y(to)} = select({c([names[axis]])}, {a(names)}, 0)")
     return b.counted(k.done()[0], axis, count)
 
 
@@ -130,7 +137,9 @@ def _classes(b: Builder, x: Value, axis: int, ordered: bool) -> tuple[Value, Val
     )
     places, first, count = k.write((size,), "i64"), k.write((size,), "i64"), k.write((1,), "i64")
     at = ["{0}"]
-    k.nest((size,), f"{first(at)} = {size}", ([size], f"{first(at)} min= select({equal(pair)}, {{1}}, {size})"))
+    k.nest(
+        (size,), f"{first(at)} = {size}", ([size], f"{first(at)} min= select({equal(pair)}, {{1}}, {size})")
+    )
     is_first = f"{first(['{1}'])} == {{1}}"
     before = less(["{1}", "{0}"]) if ordered else f"{first(['{1}'])} < {first(at)}"
     k.nest(
@@ -179,7 +188,9 @@ def non_max_suppression(
     at = flat_index((batches, classes, most), levels(3))
     k.nest(y.shape, f"{y(['{0}', '{1}'])} = 0")
     to = _place(p, at)
-    k.nest((batches, classes, most), f"{y([to, 0])} = {{0}}", f"{y([to, 1])} = {{1}}", f"{y([to, 2])} = {c([at])}")
+    row = ("{0}", "{1}", c([at]))
+    chosen_or_zero = [f"{y([to, n])} = select({c([at])} >= 0, {text}, 0)" for n, text in enumerate(row)]
+    k.nest((batches, classes, most), *chosen_or_zero)
     return b.counted(k.done()[0], 0, count)
 
 
@@ -209,7 +220,9 @@ def _chosen(
     corners = _corners(k, box, centred)
     alive, inner = k.local(scores.shape, "bool"), ["{0}", "{1}", "{3}"]
     here = score(levels(3))
-    k.nest(scores.shape, f"{alive(levels(3))} = {f'{here} == {here}' if least is None else f'{here} > {least}'}")
+    k.nest(
+        scores.shape, f"{alive(levels(3))} = {f'{here} == {here}' if least is None else f'{here} > {least}'}"
+    )
     best, found, own = k.local((), "f32"), k.local((), "i64"), k.local((4,), "f32")
     candidate = f"and({alive(inner)}, {score(inner)} == {best([])})"
     both, union = _areas([own([n]) for n in range(4)], [corners(["{0}", "{3}", n]) for n in range(4)])
@@ -233,7 +246,11 @@ def _corners(k: Writer, box: Place, centred: bool) -> Place:
     corners = k.local(box.shape, "f32")
     for first in (0, 1):
         one, two = box(["{0}", "{1}", first]), box(["{0}", "{1}", first + 2])
-        ends = [f"{one} - {two} / 2", f"{one} + {two} / 2"] if centred else [f"min({one}, {two})", f"max({one}, {two})"]
+        ends = (
+            [f"{one} - {two} / 2", f"{one} + {two} / 2"]
+            if centred
+            else [f"min({one}, {two})", f"max({one}, {two})"]
+        )
         for side, text in zip((first, first + 2), ends, strict=True):
             k.nest(box.shape[:2], f"{corners(['{0}', '{1}', side])} = {text}")
     return corners

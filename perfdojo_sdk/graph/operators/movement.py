@@ -16,6 +16,8 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, num
 
 #: Most arrays of one kernel's interface, and most nests of one kernel that picks elements.
 MOST_ARRAYS, MOST_NESTS = 32, 1000
+#: Most elements along an axis whose places, and most places, that are looked at one by one.
+MOST_ROWS, MOST_TAPS = 2**16, 2**20
 
 Taps: TypeAlias = tuple[tuple[int, float], ...]
 """The elements along an axis that an element of the result is made of, with their weights."""
@@ -169,8 +171,20 @@ def pad(b: Builder, x: Value, begins: Sequence[int], ends: Sequence[int], mode: 
             continue
         if places and not size:
             raise Malformed(f"{x.text} has no element to pad with")
-        x = along(b, "pad", x, axis, [((_padded(place, size, mode), 1.0),) for place in places])
+        if len(places) <= MOST_ROWS:
+            x = along(b, "pad", x, axis, _copies(places, size, mode))
+        else:  # the middle as a whole, and an array for each edge
+            edges = [range(-before, 0), range(size, size + behind)]
+            if min(before, behind) < 0 or max(map(len, edges)) > MOST_ROWS:
+                raise Refused(Reason.SIZE, f"padding of {x.text} by {before} and {behind} elements")
+            first, last = (along(b, "pad", x, axis, _copies(edge, size, mode)) for edge in edges)
+            x = concat(b, [part for part in (first, x, last) if part.shape[axis]], axis)
     return x
+
+
+def _copies(places: range, size: int, mode: str) -> list[Taps]:
+    """For each place along an axis the element that stands there."""
+    return [((_padded(place, size, mode), 1.0),) for place in places]
 
 
 def _padded(place: int, size: int, mode: str) -> int:

@@ -311,18 +311,30 @@ def roi_align(b: Builder, x: Value, rois: Value, batches: Value, how: Regions) -
     indices, weights = _texts(
         k, [each[0] for each in found], [[names[0], names[2 + n], sample[n], near[n]] for n in (0, 1)]
     )
-    element = a.load([_at(image(names[:1]), x.shape[0]), names[1], *(_at(i, s) for i, s in zip(indices, sizes, strict=True))])
+    element = a.load(
+        [
+            _at(image(names[:1]), x.shape[0]),
+            names[1],
+            *(_at(i, s) for i, s in zip(indices, sizes, strict=True)),
+        ]
+    )
     grid = [k.read(count)(names[:1]) for count in counts]
     taken = _all([f"{place} < {number_}" for place, number_ in zip(sample, grid, strict=True)])
     value = f"select({_all([inside(i) for i in indices])}, {weights[0]} * {weights[1]} * {element}, 0)"
     most = [each[0].index.shape[2] for each in found]
     total = k.local(shape, kind)
     if how.largest:
-        k.nest(shape, f"{total(names)} = -inf", ([*most, 2, 2], f"{total(names)} max= select({taken}, {value}, -inf)"))
+        k.nest(
+            shape,
+            f"{total(names)} = -inf",
+            ([*most, 2, 2], f"{total(names)} max= select({taken}, {value}, -inf)"),
+        )
         none = f"or({grid[0]} < 1, {grid[1]} < 1)"
         k.nest(shape, f"{y(names)} = {y.store(f'select({none}, 0, {total(names)})')}")
     else:
-        k.nest(shape, f"{total(names)} = 0", ([*most, 2, 2], f"{total(names)} += select({taken}, {value}, 0)"))
+        k.nest(
+            shape, f"{total(names)} = 0", ([*most, 2, 2], f"{total(names)} += select({taken}, {value}, 0)")
+        )
         number_of = f"{kind}(max({grid[0]} * {grid[1]}, 1))"
         k.nest(shape, f"{y(names)} = {y.store(f'{total(names)} / {number_of}')}")
     return k.done()[0]
@@ -388,8 +400,17 @@ def max_roi_pool(b: Builder, x: Value, rois: Value, how: Regions) -> Value:
     shape = (rois.shape[0], x.shape[1], *parts)
     y, names = k.write(shape, dtype), levels(4)
     total, place = k.local(shape, computed_in(dtype)), ("{4}", "{5}")
-    limits = [(k.read(r)([names[0], names[2 + n], 0]), k.read(r)([names[0], names[2 + n], 1])) for n, r in enumerate(ranges)]
-    within = _all([c for at, (low, high) in zip(place, limits, strict=True) for c in (f"{at} >= {low}", f"{at} < {high}")])
+    limits = [
+        (k.read(r)([names[0], names[2 + n], 0]), k.read(r)([names[0], names[2 + n], 1]))
+        for n, r in enumerate(ranges)
+    ]
+    within = _all(
+        [
+            c
+            for at, (low, high) in zip(place, limits, strict=True)
+            for c in (f"{at} >= {low}", f"{at} < {high}")
+        ]
+    )
     element = a.load([_at(image(names[:1]), x.shape[0]), names[1], *place])
     k.nest(shape, f"{total(names)} = -inf", (sizes, f"{total(names)} max= select({within}, {element}, -inf)"))
     none = f"or({limits[0][0]} >= {limits[0][1]}, {limits[1][0]} >= {limits[1][1]})"
@@ -420,7 +441,8 @@ def _ranges(b: Builder, rois: Value, dimension: int, size: int, parts: int, scal
         ends.append(f"select({scaled} < 0, ceil({scaled} - 0.5), floor({scaled} + 0.5))")
     k.nest(points[:1], f"{begin(region)} = {ends[0]}")
     k.nest(points[:1], f"{width(region)} = max({ends[1]} - {begin(region)} + 1, 1)")
-    for end, text in enumerate((f"floor({{1}} * ({width(region)} / {parts}))", f"ceil(({{1}} + 1) * ({width(region)} / {parts}))")):
+    for end, text in enumerate(
+        (f"floor({{1}} * ({width(region)} / {parts}))", f"ceil(({{1}} + 1) * ({width(region)} / {parts}))")
+    ):
         k.nest(points, f"{y(['{0}', '{1}', end])} = i32(min(max({text} + {begin(region)}, 0), {size}))")
     return k.done()[0]
-

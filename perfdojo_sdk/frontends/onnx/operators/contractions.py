@@ -30,7 +30,7 @@ def _attention(n: Operation) -> Value:
     flat = q.rank == 3
     if flat:
         q, k, v = (_heads(n, x, count) for x, count in zip((q, k, v), (heads[0], heads[1], heads[1])))
-    scale = n.real("scale") if n.has("scale") else 1 / sqrt(q.shape[-1])
+    scale = n.real("scale") if n.has("scale") else 1 / sqrt(max(q.shape[-1], 1))
     y = attention(n.b, q, k, v, scale, bool(n.whole("is_causal")))
     if flat:
         y = transpose(n.b, y, (0, 2, 1, 3))

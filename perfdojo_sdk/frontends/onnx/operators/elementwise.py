@@ -9,7 +9,7 @@ from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
 from perfdojo_sdk.frontends.onnx.reading import dtype_name
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.writer import is_float, need
 
 #: The standard's name -> the language's operation of one operand.

@@ -33,9 +33,7 @@ def _max_unpool(n: Operation) -> Value:
     steps, pads = n.ints("strides") or [1] * rank, n.ints("pads") or [0] * 2 * rank
     if rank != x.rank - 2 or len(steps) != rank or len(pads) != 2 * rank:
         raise Malformed(f"MaxUnpool of {x.text} by a window of {rank} dimensions")
-    sizes = [
-        (x.shape[k + 2] - 1) * steps[k] - pads[k] - pads[rank + k] + kernel[k] for k in range(rank)
-    ]
+    sizes = [(x.shape[k + 2] - 1) * steps[k] - pads[k] - pads[rank + k] + kernel[k] for k in range(rank)]
     inferred = (*x.shape[:2], *sizes)
     found = g.unpool(n.b, x, n[1], inferred)
     wanted = n.known_ints(2)

@@ -114,14 +114,16 @@ def _grouped_attention(n: Operation) -> Sequence[Value]:
         turned = bool(n.whole("rotary_interleaved", 0))
         query, key = (caches.rotate(n.b, x, n[7], n[8], positions, turned) for x in (query, key))
     keys, values = (_cached(n, k, new, starts, total) for k, new in ((3, key), (4, value)))
-    scale = n.real("scale", 0.0) or 1 / sqrt(size)
+    scale = n.real("scale", 0.0) or 1 / sqrt(max(size, 1))
     window, cap, bias = n.whole("local_window_size", -1), n.real("softcap", 0.0), n.maybe(10)
 
     def scored(k: Writer, text: str, batch: str, head: str, row: str, column: str) -> str:
         if cap:
             text = f"{number(cap, 'f32')} * tanh({text} / {number(cap, 'f32')})"
         if bias is not None:
-            at = [0 if s == 1 else name for s, name in zip(bias.shape, (batch, head, row, column), strict=True)]
+            at = [
+                0 if s == 1 else name for s, name in zip(bias.shape, (batch, head, row, column), strict=True)
+            ]
             text = f"{text} + {k.read(bias).load(at)}"
         place = f"{k.read(starts)([batch])} + {row}"
         seen = f"{column} <= {place}"
@@ -177,10 +179,17 @@ def _q_attention(n: Operation) -> Sequence[Value]:
     query, key, value = (_heads(n, _part(n, projected, k * hidden, hidden), heads) for k in range(3))
     past, before = n.maybe(8), 0
     if past is not None:
-        if past.rank != 5 or past.shape[0] != 2 or (*past.shape[1:3], past.shape[4]) != (*key.shape[:2], key.shape[3]):
+        if (
+            past.rank != 5
+            or past.shape[0] != 2
+            or (*past.shape[1:3], past.shape[4]) != (*key.shape[:2], key.shape[3])
+        ):
             raise Malformed(f"a past {past.text} for {key.text}")
         before = past.shape[3]
-        halves = [n.b.view(cut(n.b, past, [k, 0, 0, 0, 0], [1] * 5, (1, *past.shape[1:])), past.shape[1:]) for k in (0, 1)]
+        halves = [
+            n.b.view(cut(n.b, past, [k, 0, 0, 0, 0], [1] * 5, (1, *past.shape[1:])), past.shape[1:])
+            for k in (0, 1)
+        ]
         key, value = (concat(n.b, [old, new], 2) for old, new in zip(halves, (key, value), strict=True))
     mask, filtered = n.maybe(5), number(n.real("mask_filter_value", -10000.0), "f32")
     total, causal = key.shape[2], bool(n.whole("unidirectional", 0))
@@ -198,7 +207,7 @@ def _q_attention(n: Operation) -> Sequence[Value]:
             text = f"{text} + select({seen}, 0, {filtered})"
         return f"select({column} <= index({row}+{before}), {text}, {filtered})" if causal else text
 
-    scale = n.real("scale", 0.0) or 1 / sqrt(query.shape[3])
+    scale = n.real("scale", 0.0) or 1 / sqrt(max(query.shape[3], 1))
     found = _rows(n, caches.scored_attention(n.b, query, key, value, scale, scored))
     if n.outputs < 2:
         return [found]

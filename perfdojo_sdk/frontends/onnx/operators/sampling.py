@@ -43,7 +43,7 @@ def _max_roi_pool(n: Operation) -> Value:
     shape = n.ints("pooled_shape")
     if len(shape) != 2:
         raise Malformed(f"MaxRoiPool to {shape}")
-    return s.max_roi_pool(n.b, n[0], n[1], s.Regions(*shape, n.real("spatial_scale")))
+    return s.max_roi_pool(n.b, n[0], n[1], s.Regions(shape[0], shape[1], n.real("spatial_scale")))
 
 
 RULES: Mapping[str, Rule] = {

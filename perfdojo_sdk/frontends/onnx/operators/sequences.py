@@ -66,15 +66,20 @@ def _split(n: Operation) -> Items:
         [each] = given
         if each < 1:
             raise Malformed(f"SplitToSequence into parts of {each}")
-        sizes = [min(each, size - first) for first in range(0, size, each)]
+        sizes = [min(each, size - first) for first in range(0, _few(-(-size // each)) * each, each)]
     else:
-        sizes = given if given is not None else [1] * size
-    if len(sizes) > MOST_ITEMS:
-        raise Refused(Reason.SIZE, f"a sequence of {len(sizes)} arrays")
+        sizes = given if given is not None else [1] * _few(size)
     parts = split(n.b, x, sizes, axis)
     if given is None and not keep:
         parts = [n.b.view(p, (*p.shape[:axis], *p.shape[axis + 1 :])) for p in parts]
     return Items(tuple(parts))
+
+
+def _few(count: int) -> int:
+    """The number of arrays of a sequence, if it may have so many."""
+    if count > MOST_ITEMS:
+        raise Refused(Reason.SIZE, f"a sequence of {count} arrays", f"there are at most {MOST_ITEMS}")
+    return count
 
 
 def _concat(n: Operation) -> Value:
