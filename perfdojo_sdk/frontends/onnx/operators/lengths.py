@@ -36,10 +36,11 @@ RULES: Mapping[str, Rule] = {
 
 #: Operators that make each element of its own operands: what is beyond the length stays there. Integers are
 #: not divided, since what is beyond is 0.
-_ELEMENTWISE = frozenset(
-    ["Abs", "Neg", "Sqrt", "Exp", "Log", "Tanh", "Erf", "Floor", "Ceil", "Round", "Sin", "Cos", "Relu", "Sigmoid", "Not", "Cast", "Sign", "Clip", "Softplus", "Add", "Sub", "Mul", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor", "Max", "Min", "Where", "LeakyRelu", "Reciprocal"]
-)
-
+_ELEMENTWISE = (
+    "Abs", "Neg", "Sqrt", "Exp", "Log", "Tanh", "Erf", "Floor", "Ceil", "Round", "Sin", "Cos", "Relu",
+    "Sigmoid", "Not", "Cast", "Sign", "Clip", "Softplus", "Add", "Sub", "Mul", "Less", "LessOrEqual",
+    "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor", "Max", "Min", "Where", "LeakyRelu", "Reciprocal",
+)  # fmt: skip
 
 Passing = Callable[[Operation, Mapping[int, int]], int | None]
 """For operands, by number, along which axis they are as long as data says: along which axis the results are;
