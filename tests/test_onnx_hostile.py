@@ -191,7 +191,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (doubling, f"n (F0): loops and functions of more than {MAX_EXPANDED} nodes"),
     (loops_in_loops, f"n (Loop): loops and functions of more than {MAX_EXPANDED} nodes"),
     (many_nodes, f"more than {MAX_NODES} nodes"),
-    (deep, "64 deep"),
+    (deep, "too deep"),
     (unfit, r"node \x1b[31mproduct (MatMul)"),
     (another_kind, "node n (Softmax): attribute axis"),
     (unknown_operator, "n (Nothing): ../own.Nothing"),
@@ -212,7 +212,8 @@ BAD: list[tuple[Callable[[], Any], str]] = [
 CHILD = """
 import json, resource, sys, time
 from pathlib import Path
-from perfdojo_sdk.frontends.onnx.lowering import lower
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.onnx.lowering import Unsupported, lower
 resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
 found = {}
 for path in sorted(Path(sys.argv[1]).glob("*.onnx")):
@@ -271,6 +272,11 @@ def test_two_hundred_changed_models_end_in_a_graph_or_one_message(
     assert sum(outcome == "graph" for outcome, _, _ in found) > 10
     assert all(text for outcome, text, _ in found if outcome == "refused")
     assert max(seconds for _, _, seconds in found) < 10
+
+
+def test_a_model_in_memory_may_not_be_deeper_than_a_file() -> None:
+    with pytest.raises(Malformed, match="64 deep"):
+        lower(deep())
 
 
 def test_weights_may_be_nan() -> None:

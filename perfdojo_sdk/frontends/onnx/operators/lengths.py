@@ -39,7 +39,8 @@ RULES: Mapping[str, Rule] = {
 _ELEMENTWISE = (
     "Abs", "Neg", "Sqrt", "Exp", "Log", "Tanh", "Erf", "Floor", "Ceil", "Round", "Sin", "Cos", "Relu",
     "Sigmoid", "Not", "Cast", "Sign", "Clip", "Softplus", "Add", "Sub", "Mul", "Less", "LessOrEqual",
-    "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor", "Max", "Min", "Where", "LeakyRelu", "Reciprocal",
+    "Greater", "GreaterOrEqual", "Equal", "And", "Or", "Xor", "Max", "Min", "Where",
+    "LeakyRelu", "Reciprocal",
 )  # fmt: skip
 
 Passing = Callable[[Operation, Mapping[int, int]], int | None]
