@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
@@ -174,9 +174,10 @@ class Builder:
 
     def known_integers(self, value: Value) -> tuple[int, ...]:
         """The elements as integers, whatever the shape."""
-        if value.dtype in FLOAT_DTYPES:
-            raise Malformed(f"sizes, places or numbers of {value.dtype}", "they must be integers")
-        return tuple(int(each) for each in self.known(value).reshape(-1).tolist())
+        found = self.known(value).reshape(-1).tolist()
+        if not all(isfinite(each) for each in found):
+            raise Malformed("a size, place or number that is NaN or infinite")
+        return tuple(int(each) for each in found)
 
     def _roots(self, name: str) -> set[str]:
         """Inputs of the graph that a value depends on."""

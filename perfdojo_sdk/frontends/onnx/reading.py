@@ -64,7 +64,9 @@ def _decoded(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except DecodeError:
-        raise Malformed(f"{name} is no ONNX model", "its bytes are no message of protobuf, or its parts stand too deep") from None
+        raise Malformed(
+            f"{name} is no ONNX model", "its bytes are no message of protobuf, or its parts stand too deep"
+        ) from None
     return model
 
 

@@ -22,7 +22,7 @@ MAX_PAIRS = 2**32
 
 
 def _place(places: Place, index: str) -> str:
-    """Where an element goes, as a subscript."""
+    """The place of an element, as a subscript."""
     return f"clamp({places([index])}, 0, {places.shape[0] - 1})"
 
 
@@ -257,7 +257,7 @@ def _corners(k: Writer, box: Place, centred: bool) -> Place:
 
 
 def _areas(one: Sequence[str], other: Sequence[str]) -> tuple[str, str]:
-    """What two boxes share, 0 if nothing, and what they cover together."""
+    """The areas that two boxes share, 0 if none, and cover together."""
     shared = [f"max(min({one[n + 2]}, {other[n + 2]}) - max({one[n]}, {other[n]}), 0)" for n in (0, 1)]
     both = " * ".join(shared)
     areas = [f"({box[2]} - {box[0]}) * ({box[3]} - {box[1]})" for box in (one, other)]

@@ -13,7 +13,7 @@ from perfdojo_sdk.graph.writer import Place, Writer, converted, is_float, levels
 
 @dataclass(frozen=True)
 class Step:
-    """What all parameters of a step share."""
+    """The numbers that all parameters of a step share."""
 
     rate: Value
     count: Value
