@@ -35,7 +35,8 @@ from onnx.backend.test.loader import load_model_tests
 from onnx.backend.test.runner import Runner
 
 from perfdojo_sdk.core.domains import FLOAT64
-from perfdojo_sdk.frontends.onnx.lowering import Unsupported
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.frontends.onnx.lowering import Lowered, Unsupported
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
 from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.refusals import Refused
@@ -76,6 +77,8 @@ def tests(expanded: bool = False) -> list[Any]:
 
 
 def plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [plain(each) for each in value]
     return numpy_helper.to_array(value) if isinstance(value, onnx.TensorProto) else value
 
 
@@ -85,32 +88,38 @@ class Case:
     def __init__(self, test: Any, initialisers: bool) -> None:
         self.test, self._initialisers = test, initialisers
         self.operators = tuple(sorted({node.op_type for node in test.model.graph.node}))
-        self.runs: list[tuple[Graph, dict[str, Array], list[Any]]] = []
+        self.runs: list[tuple[Lowered, dict[str, Array], list[Any]]] = []
 
     def lower(self) -> None:
         """The graph of each set of inputs, with what is expected of it."""
         prepared = Prepared(self.test.model)
         for inputs, expected in self.test.data_sets:
-            arrays = prepared.arrays([plain(each) for each in inputs])
-            graph = prepared.graph(arrays)
+            given = [plain(each) for each in inputs]
+            arrays = prepared.arrays(given)
+            lowered = prepared.lowered(arrays, prepared.lengths(given))
             if self._initialisers and prepared.shape_like:
                 constant = _with_constants(self.test.model, {n: arrays[n] for n in prepared.shape_like})
                 fixed = Prepared(constant)
                 arrays = {name: arrays[name] for name in fixed.inputs}
-                graph = fixed.graph(arrays)
-            self.runs.append((graph, arrays, [plain(each) for each in expected]))
+                lowered = fixed.lowered(arrays)
+            self.runs.append((lowered, arrays, [plain(each) for each in expected]))
 
     def judge(self, execute: Execute) -> None:
         """Run all sets; AssertionError for another result than the standard's."""
-        for graph, arrays, expected in self.runs:
-            found = run_graph(graph, arrays, execute)
-            Runner.assert_similar_outputs(expected, found, self.test.rtol, self.test.atol)
+        for lowered, arrays, expected in self.runs:
+            found = lowered.outputs(run_graph(graph_of(lowered), arrays, execute))
+            if form(found) != form(expected):
+                raise AssertionError(f"the outputs are {form(found)}, not {form(expected)}")
+            Runner.assert_similar_outputs(flat(expected), flat(found), self.test.rtol, self.test.atol)
 
     def nearer(self, execute: Execute) -> bool:
         """True if each element that differs from the standard's does so by a few roundings of the largest
         element, and is nearer to the result in doubles."""
-        for graph, arrays, expected in self.runs:
+        for lowered, arrays, expected in self.runs:
+            graph = graph_of(lowered)
             found = run_graph(graph, arrays, execute)
+            if any(not isinstance(form, str) for form in lowered.forms.values()):
+                return False
             exact = run_graph(graph, arrays, lambda program, inputs: interpreted(program, inputs, FLOAT64))
             for one, other, truth in zip(found, expected, exact, strict=True):
                 if one.shape != other.shape or one.dtype != other.dtype or one.dtype.kind in "biu":
@@ -127,7 +136,26 @@ class Case:
 
     @property
     def kernels(self) -> int:
-        return sum(len(graph.nodes) for graph, _, _ in self.runs)
+        return sum(len(graph_of(lowered).nodes) for lowered, _, _ in self.runs)
+
+    @property
+    def programs(self) -> list[Program]:
+        return [program for lowered, _, _ in self.runs for program in graph_of(lowered).programs]
+
+
+def form(outputs: Sequence[Any]) -> list[int | None]:
+    """The lengths of sequences among the outputs, -1 for an array, None for an optional without a value."""
+    return [None if o is None else len(o) if isinstance(o, list) else -1 for o in outputs]
+
+
+def flat(outputs: Sequence[Any]) -> list[Array]:
+    """All arrays of the outputs."""
+    return [a for o in outputs if o is not None for a in (o if isinstance(o, list) else [o])]
+
+
+def graph_of(lowered: Lowered) -> Graph:
+    assert lowered.graph is not None, "a model with refusals is not prepared"
+    return lowered.graph
 
 
 def _with_constants(model: Any, values: dict[str, Array]) -> Any:
@@ -188,14 +216,14 @@ def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Itera
         elif not isinstance(execute, CompiledKernels):
             going.append(case)
         else:
-            programs = [p for graph, _, _ in case.runs for p in graph.programs]
+            programs = case.programs
             ended = guarded(case, lambda programs=programs: [execute.source(p) for p in programs])
             if ended:
                 yield ended
             else:
                 going.append(case)
     if isinstance(execute, CompiledKernels) and going:
-        together = [p for case in going for graph, _, _ in case.runs for p in graph.programs]
+        together = [program for case in going for program in case.programs]
         execute.prepare(list({p.text: p for p in together}.values()))
     for case in going:
         begin = time.perf_counter()
@@ -235,7 +263,8 @@ def report(found: Sequence[Result], reasons: bool) -> str:
     """Counts by outcome and reason; every wrong or crashed test by name."""
     counts = Counter(r.outcome for r in found)
     lines = [f"{len(found)} tests: " + ", ".join(f"{counts[o]} {o}" for o in OUTCOMES)]
-    passing, others = defaultdict(int), defaultdict(int)
+    passing: dict[str, int] = defaultdict(int)
+    others: dict[str, int] = defaultdict(int)
     for result in found:
         for operator in result.operators if len(result.operators) == 1 else ():
             (passing if result.outcome == PASSED else others)[operator] += 1

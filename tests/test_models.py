@@ -158,6 +158,9 @@ def another_kernel(data: dict[str, Any]) -> None:
         lambda d: d.update(weights_sha256="0" * 64),
         lambda d: d.update(library_sha256="0" * 64),
         lambda d: d.update(schema_version=2),
+        lambda d: d.update(cuts=[{"output": "y", "axis": 0, "count": "n"}]),
+        lambda d: d.update(cuts=[{"output": "n", "axis": 0, "count": "y"}]),
+        lambda d: d["values"]["y"].update(dtype="i64"),
         view_of_itself,
         another_kernel,
     ],
@@ -253,14 +256,14 @@ def test_what_is_not_supported_is_listed_before_anything_is_built(
     cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:
     made = network()
-    made.graph.node.append(helper.make_node("NonZero", ["x"], ["z"], name="places"))
+    made.graph.node.append(helper.make_node("RandomNormalLike", ["x"], ["z"], name="places"))
     made.graph.output.append(onnx.ValueInfoProto(name="z"))
     onnx.save(made, tmp_path / "m.onnx")
     refused = cli("optimize", "m.onnx", plugins="toy")
     clear(refused, 1, "PD-O004")
     assert "places" in refused.err and not (tmp_path / "build").exists()
     listed = cli("optimize", "m.onnx", "--list", "--json", plugins="toy")
-    assert listed.code == 1 and [r["operator"] for r in listed.data["refused"]] == ["NonZero"]
+    assert listed.code == 1 and [r["operator"] for r in listed.data["refused"]] == ["RandomNormalLike"]
 
 
 def test_open_sizes_are_given_by_name(cli: Callable[..., Outcome], tmp_path: Path) -> None:
@@ -296,20 +299,27 @@ def test_the_guide_writes_a_model_that_is_supported_and_runs(
 # -- indices that are data -------------------------------------------------------------------------
 
 
-def test_an_index_beyond_its_array_is_reported_by_the_model(
+def test_indices_lengths_and_bits_that_are_data_pass_through_a_package(
     cli: Callable[..., Outcome], tmp_path: Path
 ) -> None:
-    nodes = [helper.make_node("Gather", ["x", "k"], ["y"], name="rows", axis=0)]
+    nodes = [
+        helper.make_node("Gather", ["x", "k"], ["y"], name="rows", axis=0),
+        helper.make_node("NonZero", ["k"], ["n"]),
+        helper.make_node("BitCast", ["y"], ["b"], to=TensorProto.INT32),
+    ]
+    outputs = [onnx.ValueInfoProto(name=name) for name in "ynb"]
     given = [("x", TensorProto.FLOAT, (4, 3)), ("k", TensorProto.INT64, (5,))]
-    graph = helper.make_graph(
-        nodes, "g", [helper.make_tensor_value_info(*each) for each in given], [onnx.ValueInfoProto(name="y")]
-    )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "g.onnx")
+    graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info(*each) for each in given], outputs)
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 26)]), tmp_path / "g.onnx")
     built = cli("optimize", "g.onnx", "-o", "g", "--target", "toy", plugins="toy")
     assert built.code == 0, built.err
     model = perfdojo_sdk.load_model(tmp_path / "g")
     x = np.arange(12, dtype=np.float32).reshape(4, 3)
-    assert (model(x, np.array([0, -1, 3, -4, 1])) == x[[0, -1, 3, -4, 1]]).all()
+    for places in ([0, -1, 3, -4, 1], [0] * 5):
+        y, found, bits = model(x, np.array(places))
+        assert (y == x[places]).all() and bits.dtype == np.int32 and bits.tobytes() == y.tobytes()
+        assert found.tolist() == [np.nonzero(places)[0].tolist()]
+    assert list(model.outputs) == ["y", "n", "b"]
     for wrong in (4, -5, 2**62):
         with pytest.raises(ArgumentValueError) as refused:
             model(x, np.array([0, 1, wrong, 2, 3]))

@@ -152,6 +152,7 @@ SPELLINGS: Mapping[str, Spelling] = {
     "acosh": _function(60.0, "acosh(a)"),
     "atanh": _function(60.0, "atanh(a)"),
     "pow": _function(60.0, "pow(a, b)"),
+    "fmod": Spelling(Vector.LANES, 60.0, f64="fmod(a, b)"),
     "floor": _rounding("floor"),
     "ceil": _rounding("ceil"),
     "round": _rounding("rint"),

@@ -120,6 +120,17 @@ def _quotient(a: float, b: float) -> float:
     return math.copysign(math.inf, a) * math.copysign(1.0, b)
 
 
+def _float_remainder(a: float, b: float) -> float:
+    if math.isinf(a) or not b or a != a or b != b:
+        return math.nan
+    return math.fmod(a, b)
+
+
+def _remainder_of(a: Interval, b: Interval) -> Interval:
+    most = min(max(-a[0], a[1]), max(-b[0], b[1]))
+    return (-most if a[0] < 0 else 0.0, most if a[1] > 0 else 0.0)
+
+
 def _exponential(a: float) -> float:
     try:
         return math.exp(a)
@@ -384,6 +395,11 @@ OPERATIONS: Mapping[str, Meaning] = {
         moved=WITHIN,
     ),
     "pow": _younger(_power, "WIDE_(pow)(a, b)", arity=2, monotone=False),
+    # The remainder of the truncated quotient, exact however large that is; it jumps where the quotient does.
+    "fmod": Meaning(
+        2, FLOAT_DTYPES, _float_remainder, interval=_remainder_of, wide="WIDE_(fmod)(a, b)",
+        moved="ea > 0 || eb > 0 ? 2 * (WIDE_(fabs)(b) + eb) : 0", error=0, largest_error=0, reserved=False,
+    ),
     "floor": _rounding(math.floor, "WIDE_(floor)(a)"),
     "ceil": _rounding(math.ceil, "WIDE_(ceil)(a)"),
     "round": _rounding(round, "WIDE_(rint)(a)"),  # to the nearest, ties to even

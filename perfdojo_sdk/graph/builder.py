@@ -6,16 +6,17 @@ the interpreter, when they are asked for and never otherwise; so shapes need no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import count
-from math import prod
+from math import isfinite, prod
 
 import numpy as np
 
-from perfdojo_sdk.core.dtypes import DTYPES, FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
-from perfdojo_sdk.graph.graph import Array, Check, Graph, Node, Shape, Value
+from perfdojo_sdk.graph.graph import Array, Check, Cut, Graph, Node, Shape, Value
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 from perfdojo_sdk.graph.running import interpreted
 
@@ -40,6 +41,7 @@ class Builder:
         self._constants: dict[str, Array] = {}
         self._nodes: list[Node] = []
         self._checks: list[Check] = []
+        self._counted: dict[str, tuple[int, Value]] = {}
         self._makers: dict[str, Node] = {}
         self._places: dict[int, int] = {}
         """``id()`` of a node -> its number."""
@@ -78,11 +80,41 @@ class Builder:
         if prod(shape) != value.elements:
             what = f"{value.elements} elements cannot have the shape [{','.join(map(str, shape))}]"
             raise Malformed(what)
-        if shape == value.shape:
-            return value
-        new = self._new(shape, value.dtype)
+        self._refuse_counted([value])
+        return value if shape == value.shape else self._view(value, shape)
+
+    def same_bits(self, value: Value, dtype: str) -> Value:
+        """The bits of ``value`` as elements of another dtype of the same width."""
+        if BYTES[dtype] != BYTES[value.dtype] or "bool" in (dtype, value.dtype):
+            raise Malformed(f"the bits of {value.dtype} are none of {dtype}")
+        self._refuse_counted([value])
+        return value if dtype == value.dtype else self._view(value, value.shape, dtype)
+
+    def _view(self, value: Value, shape: Shape, dtype: str = "") -> Value:
+        new = self._new(shape, dtype or value.dtype)
         self._views[new.name] = value.name
         return new
+
+    # -- sizes that depend on data
+
+    def counted(self, value: Value, axis: int, count: Value) -> Value:
+        """``value``, of which only so many elements along an axis are meant as a kernel counts."""
+        new = self._view(value, value.shape)
+        self._counted[new.name] = (axis, count)
+        return new
+
+    def count_of(self, value: Value) -> tuple[int, Value] | None:
+        """The axis and the number of elements that are meant, if that is not all of them."""
+        return self._counted.get(value.name)
+
+    def whole(self, value: Value) -> Value:
+        """All elements of an array of the largest size, of which those beyond the count say nothing."""
+        return self._view(value, value.shape) if value.name in self._counted else value
+
+    def _refuse_counted(self, values: Sequence[Value]) -> None:
+        """Refuse to read arrays whose size depends on data as if all of their elements were meant."""
+        if any(value.name in self._counted for value in values):
+            raise Refused(Reason.LENGTH, "it reads an array whose size depends on data")
 
     def _new(self, shape: Shape, dtype: str, name: str = "") -> Value:
         checked_shape(shape)
@@ -101,6 +133,7 @@ class Builder:
         self, program: Program, inputs: Sequence[Value], outputs: Sequence[tuple[Shape, str]]
     ) -> tuple[Value, ...]:
         """Add a node; the values of its outputs, whose shapes and dtypes are given."""
+        self._refuse_counted(inputs)
         made = tuple(self._new(shape, dtype) for shape, dtype in outputs)
         node = Node(program, tuple(v.name for v in inputs), tuple(v.name for v in made), self.origin)
         self._places[id(node)] = len(self._nodes)
@@ -112,7 +145,20 @@ class Builder:
         """Have a run fail, saying ``what``, unless the one element of ``value`` is 0."""
         self._checks.append(Check(value.name, what, self.origin))
 
+    @property
+    def number_of_checks(self) -> int:
+        return len(self._checks)
+
+    def change_checks(self, first: int, change: Callable[[Value], Value]) -> None:
+        """Put others in place of the values of checks, from number ``first`` on."""
+        for k in range(first, len(self._checks)):
+            check = self._checks[k]
+            self._checks[k] = replace(check, value=change(self._values[check.value]).name)
+
     # -- knowledge
+
+    def value(self, name: str) -> Value:
+        return self._values[name]
 
     def is_known(self, value: Value) -> bool:
         """True if the elements follow from constants alone."""
@@ -120,6 +166,7 @@ class Builder:
 
     def known(self, value: Value) -> Array:
         """The elements, which decide about shapes; :class:`ValueNeeded` names inputs that they depend on."""
+        self._refuse_counted([value])
         roots = self._roots(value.name)
         if roots:
             raise ValueNeeded(frozenset(roots))
@@ -127,7 +174,10 @@ class Builder:
 
     def known_integers(self, value: Value) -> tuple[int, ...]:
         """The elements as integers, whatever the shape."""
-        return tuple(int(each) for each in self.known(value).reshape(-1).tolist())
+        found = self.known(value).reshape(-1).tolist()
+        if not all(isfinite(each) for each in found):
+            raise Malformed("a size, place or number that is NaN or infinite")
+        return tuple(int(each) for each in found)
 
     def _roots(self, name: str) -> set[str]:
         """Inputs of the graph that a value depends on."""
@@ -174,7 +224,8 @@ class Builder:
         return name
 
     def _data(self, name: str) -> Array:
-        return self._constants[self._home(name)].reshape(self._values[name].shape)
+        value = self._values[name]
+        return self._constants[self._home(name)].view(numpy_dtype(value.dtype)).reshape(value.shape)
 
     # -- the result
 
@@ -183,6 +234,7 @@ class Builder:
         for node in self._nodes:
             if self._foldable(node):
                 self._run(node)
+        outputs, cuts = self._with_counts(outputs)
         needed = self._needed([*(value.name for value in outputs.values()), *(c.value for c in self._checks)])
         nodes = [n for n in self._nodes if not needed.isdisjoint(n.outputs)]
         nodes = [n for n in nodes if any(o not in self._constants for o in n.outputs)]
@@ -190,17 +242,37 @@ class Builder:
         kept = needed | {o for n in nodes for o in n.outputs} | set(named)
         views = {name: of for name, of in self._views.items() if name in kept}
         made = {name for node in nodes for name in node.outputs}
-        finals = tuple(self._final(name, value, views, kept) for name, value in outputs.items())
+        finals = {name: self._final(name, value, views, kept) for name, value in outputs.items()}
         return Graph(
             self.name,
             tuple(self._inputs),
-            finals,
+            tuple(finals.values()),
             tuple(nodes),
             {name: value for name, value in self._values.items() if name in kept},
             views,
             {n: a for n, a in self._constants.items() if n in kept and n not in made},
             tuple(self._checks),
+            tuple(Cut(finals[name].name, axis, finals[count].name) for name, axis, count in cuts),
         )
+
+    def _with_counts(
+        self, outputs: Mapping[str, Value]
+    ) -> tuple[dict[str, Value], list[tuple[str, int, str]]]:
+        """The outputs, then a count for each number of elements that depends on data; which output is cut
+        along which axis to which count."""
+        found, cuts = dict(outputs), []
+        counts: dict[str, str] = {}
+        for name, value in outputs.items():
+            axis, count = self._counted.get(value.name, (0, None))
+            if count is not None:
+                if count.name not in counts:
+                    own = f"{name}.count"
+                    while own in found:
+                        own += "."
+                    counts[count.name] = own
+                    found[own] = count
+                cuts.append((name, axis, counts[count.name]))
+        return found, cuts
 
     def _final(self, name: str, value: Value, views: dict[str, str], kept: set[str]) -> Value:
         """An output under its own name: a view of the value that it is."""

@@ -1,7 +1,8 @@
 """A graph of kernels as frozen data: values, nodes, views of values, and data of constants.
 
 A node is a program of the language together with the values that its arrays are bound to. A view is a value
-that has the elements of another one, in the same row-major order, under another shape; it costs nothing.
+that has the elements of another one, in the same row-major order, under another shape; it costs nothing. It
+may also have their bits, as elements of another dtype of the same width.
 """
 
 from __future__ import annotations
@@ -73,6 +74,16 @@ class Check:
 
 
 @dataclass(frozen=True)
+class Cut:
+    """An output whose size depends on data: its array has the largest size, a kernel counts what is meant."""
+
+    output: str
+    axis: int
+    count: str
+    """An output of one element: of so many elements along the axis the result consists."""
+
+
+@dataclass(frozen=True)
 class Graph:
     """Kernels in an order in which each follows those whose results it reads."""
 
@@ -88,6 +99,13 @@ class Graph:
     constants: Mapping[str, Array] = field(repr=False)
     """Value -> its data."""
     checks: tuple[Check, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    """Their counts are the last outputs, which callers of a model do not see."""
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The outputs that callers see."""
+        return self.outputs[: len(self.outputs) - len({cut.count for cut in self.cuts})]
 
     def home(self, name: str) -> str:
         """The value whose memory holds the elements of ``name``: itself, unless it is a view."""

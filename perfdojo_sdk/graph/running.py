@@ -14,7 +14,7 @@ import numpy as np
 from perfdojo_sdk.core.domains import ROUNDING, Domain
 from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.graph.arrays import as_list, from_list
+from perfdojo_sdk.graph.arrays import as_list, from_list, numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Graph, Node
 from perfdojo_sdk.graph.refusals import Malformed
 
@@ -46,11 +46,21 @@ def run_graph(graph: Graph, inputs: Mapping[str, Array], execute: Execute = inte
         if _bound(graph, arrays, check.value).any():
             where = f"node {check.origin}: " if check.origin else ""
             raise Malformed(f"{where}{check.what}", "the standard forbids such inputs")
-    return [np.array(_bound(graph, arrays, value.name)) for value in graph.outputs]
+    return cut_to_counts(graph, {v.name: np.array(_bound(graph, arrays, v.name)) for v in graph.outputs})
+
+
+def cut_to_counts(graph: Graph, arrays: Mapping[str, Array]) -> list[Array]:
+    """The outputs that callers see, each as long as it is meant to be."""
+    found = {value.name: arrays[value.name] for value in graph.results}
+    for cut in graph.cuts:
+        meant = int(arrays[cut.count].reshape(-1)[0])
+        found[cut.output] = found[cut.output][(slice(None),) * cut.axis + (slice(meant),)]
+    return list(found.values())
 
 
 def _bound(graph: Graph, arrays: Mapping[str, Array], name: str) -> Array:
-    return np.ascontiguousarray(arrays[graph.home(name)]).reshape(graph.values[name].shape)
+    value = graph.values[name]
+    return np.ascontiguousarray(arrays[graph.home(name)]).view(numpy_dtype(value.dtype)).reshape(value.shape)
 
 
 def _uses(graph: Graph) -> dict[str, int]:

@@ -27,7 +27,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
-from perfdojo_sdk.graph.refusals import Reason, Refused
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 #: Float dtypes in which nothing is computed: values are converted to f32 when they are read, and back.
 SHORT_FLOATS = ("f16", "bf16")
@@ -82,7 +82,9 @@ class Place:
     dtype: str
 
     def __call__(self, subscripts: Sequence[str | int]) -> str:
-        assert len(subscripts) == len(self.shape), f"{self.name} has {len(self.shape)} dimensions"
+        if len(subscripts) != len(self.shape):
+            shape = ",".join(map(str, self.shape))
+            raise Malformed(f"an operand of shape [{shape}] where {len(subscripts)} dimensions are needed")
         return f"{self.name}[{','.join(map(str, subscripts))}]"
 
     def load(self, subscripts: Sequence[str | int]) -> str:

@@ -57,6 +57,15 @@ class CheckEntry(Strict):
     origin: str = Field("", max_length=1024)
 
 
+class CutEntry(Strict):
+    """An output whose size depends on data: the count, an output of one element, says how much of the array
+    is meant along the axis."""
+
+    output: ValueName
+    axis: int = Field(ge=0, lt=64)
+    count: ValueName
+
+
 class ModelManifest(Strict):
     """The whole model."""
 
@@ -77,6 +86,8 @@ class ModelManifest(Strict):
     block_bytes: int = Field(ge=0, le=MAX_BLOCK)
     weights_sha256: Sha256
     checks: tuple[CheckEntry, ...] = ()
+    cuts: tuple[CutEntry, ...] = ()
+    """Their counts are the last outputs, which callers from Python do not see."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
 
@@ -103,7 +114,24 @@ class ModelManifest(Strict):
         for name in (*self.outputs, *(check.value for check in self.checks)):
             if name not in self.values or home(self.views, name) not in known:
                 raise ValueError(f"{name!r} is not computed")
+        self._check_cuts()
         return self
+
+    def _check_cuts(self) -> None:
+        counts = {cut.count for cut in self.cuts}
+        if not self.results or counts != set(self.outputs[len(self.results) :]):
+            raise ValueError("the last outputs are not the counts of the others")
+        for cut in self.cuts:
+            count = self.values[cut.count]
+            if cut.output not in self.results or cut.axis >= len(self.values[cut.output].shape):
+                raise ValueError(f"{cut.output!r} has no axis {cut.axis} to be cut")
+            if prod(count.shape) != 1 or count.dtype != "i64":
+                raise ValueError(f"{cut.count!r} is no count")
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The outputs that callers see."""
+        return self.outputs[: len(self.outputs) - len({cut.count for cut in self.cuts})]
 
 
 def home(views: Mapping[str, str], name: str) -> str:
@@ -114,12 +142,15 @@ def home(views: Mapping[str, str], name: str) -> str:
 
 
 def _check_views(views: Mapping[str, str], values: Mapping[str, ValueEntry]) -> None:
-    """Each view has as many elements of the same dtype as its value, and no view is one of itself."""
+    """Each view has as many elements of the same dtype as its value, or of another one of the same width but
+    bool, and no view is one of itself."""
     for view, of in views.items():
         if view not in values or of not in values:
             raise ValueError(f"{view!r} is a view of no value")
         one, other = values[view], values[of]
-        if one.dtype != other.dtype or prod(one.shape) != prod(other.shape):
+        dtypes = {str(one.dtype), str(other.dtype)}
+        fits = len(dtypes) == 1 or ("bool" not in dtypes and len({BYTES[dtype] for dtype in dtypes}) == 1)
+        if not fits or prod(one.shape) != prod(other.shape):
             raise ValueError(f"{view!r} is no view of {of!r}")
     settled: set[str] = set()
     for view in views:

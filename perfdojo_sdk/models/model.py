@@ -101,7 +101,7 @@ class Model:
 
     @property
     def outputs(self) -> dict[str, ValueEntry]:
-        return {name: self.manifest.values[name] for name in self.manifest.outputs}
+        return {name: self.manifest.values[name] for name in self.manifest.results}
 
     def __call__(self, *inputs: Any, threads: int | None = None, **named: Any) -> Any:
         """Compute; returns a fresh array, or a tuple of them for several outputs.
@@ -132,7 +132,17 @@ class Model:
                 what = f"node {check.origin}: {check.what}" if check.origin else check.what
                 why = "the standard forbids such a value; nothing outside of an array was read or written"
                 raise ArgumentValueError("PD-O016", what, why=why)
-        return [self._output(name, arrays, block) for name in self.manifest.outputs]
+        found = {name: self._output(name, arrays, block) for name in self.manifest.outputs}
+        return [self._cut(name, found) for name in self.manifest.results]
+
+    def _cut(self, name: str, found: Mapping[str, Array]) -> Array:
+        """An output, as long as it is meant to be."""
+        array = found[name]
+        for cut in self.manifest.cuts:
+            if cut.output == name:
+                meant = int(found[cut.count].reshape(-1)[0])
+                array = array[(slice(None),) * cut.axis + (slice(max(meant, 0)),)]
+        return array
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Array:
         entry = self.manifest.values[name]
@@ -159,7 +169,9 @@ class Model:
         return arrays[name]
 
     def _bound(self, name: str, arrays: Mapping[str, Array]) -> Array:
-        return arrays[home(self.manifest.views, name)].reshape(self.manifest.values[name].shape)
+        entry = self.manifest.values[name]
+        found = arrays[home(self.manifest.views, name)]
+        return found.view(numpy_dtype(str(entry.dtype))).reshape(entry.shape)
 
     def _output(self, name: str, arrays: Mapping[str, Array], block: Array) -> Array:
         """The caller's own array: no input, weight or memory of this call."""

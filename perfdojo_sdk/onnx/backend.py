@@ -48,14 +48,17 @@ class PerfDojoRep(BackendRep):  # type: ignore[misc]
         self.prepared = Prepared(model)
         self._device = device
 
-    def run(self, inputs: Any, **_: Any) -> tuple[Array, ...]:
-        """The outputs for inputs in the model's order, or by name."""
-        arrays = self.prepared.arrays(inputs if isinstance(inputs, dict | list | tuple) else [inputs])
-        graph = self.prepared.graph(arrays)
+    def run(self, inputs: Any, **_: Any) -> tuple[Any, ...]:
+        """The outputs for inputs in the model's order, or by name; sequences are lists, an optional without
+        a value is None."""
+        inputs = inputs if isinstance(inputs, dict | list | tuple) else [inputs]
+        arrays = self.prepared.arrays(inputs)
+        lowered = self.prepared.lowered(arrays, self.prepared.lengths(inputs))
+        assert lowered.graph is not None, "a model with refusals is not prepared"
         execute = executor(self._device)
         if isinstance(execute, CompiledKernels):
-            execute.prepare(graph.programs)
-        return tuple(run_graph(graph, arrays, execute))
+            execute.prepare(lowered.graph.programs)
+        return tuple(lowered.outputs(run_graph(lowered.graph, arrays, execute)))
 
     def graph(self, inputs: Any) -> Graph:
         """The graph for inputs like these."""

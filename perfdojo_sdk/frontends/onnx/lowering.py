@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,18 +19,40 @@ from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.frontends.onnx import control
+from perfdojo_sdk.frontends.onnx.edges import (
+    Absent,
+    Edge,
+    Form,
+    Items,
+    is_edge,
+    item_name,
+    merged,
+    outputs_of,
+    regrouped,
+)
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
-from perfdojo_sdk.frontends.onnx.operators import RULES
-from perfdojo_sdk.frontends.onnx.reading import MAX_DEPTH, array_of, dtype_name, read_model, shown
+from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
+from perfdojo_sdk.frontends.onnx.operators.lengths import passed
+from perfdojo_sdk.frontends.onnx.reading import (
+    MAX_DEPTH,
+    MAX_EXPANDED,
+    array_of,
+    dtype_name,
+    read_model,
+    shown,
+)
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
+from perfdojo_sdk.graph.operators.elementwise import where
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 STANDARD = ("", "ai.onnx")
-CONTROLS = ("If", "Loop", "Scan")
+#: Operators that hand on values as they are, however long.
+CARRYING = ("Identity", "SequenceConstruct", "SequenceInsert", "Optional", "OptionalGetElement")
+CONTROLS = ("If", "Loop", "Scan", "SequenceMap")
 
 
 @dataclass(frozen=True)
@@ -72,6 +95,13 @@ class Lowered:
     refusals: tuple[Refusal, ...]
     operators: Mapping[str, int] = field(default_factory=dict)
     """Operator -> its number of nodes in the model."""
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    """The model's outputs, and the graph's that each consists of."""
+
+    def outputs(self, found: Sequence[Array]) -> list[Any]:
+        """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
+        names = [n for form in self.forms.values() for n in ([form] if isinstance(form, str) else form or ())]
+        return regrouped(dict(zip(names, found, strict=True)), self.forms)
 
 
 class _Refuse:
@@ -79,7 +109,7 @@ class _Refuse:
 
 
 _REFUSED = _Refuse()
-_Edges = dict[str, "Value | _Refuse | None"]
+_Edges = dict[str, "Edge | _Refuse | None"]
 
 
 def lower(
@@ -87,25 +117,33 @@ def lower(
     shapes: Mapping[str, Shape] | None = None,
     known: Mapping[str, Array] | None = None,
     folder: Path | None = None,
+    lengths: Mapping[str, int | None] | None = None,
 ) -> Lowered:
     """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
     which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
-    data.
+    data; ``lengths``: of inputs that are sequences, whose arrays are inputs ``name[k]``, None for an optional
+    without a value; by default, ``shapes`` tell.
 
     :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
     whose values are not known.
     """
     model, found = read_model(source)
-    return _Lowering(model, folder or found, shapes or {}, known or {}).run()
+    return _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}).run()
 
 
 class _Lowering:
     """The walk over one model."""
 
     def __init__(
-        self, model: Any, folder: Path | None, shapes: Mapping[str, Shape], known: Mapping[str, Array]
+        self,
+        model: Any,
+        folder: Path | None,
+        shapes: Mapping[str, Shape],
+        known: Mapping[str, Array],
+        lengths: Mapping[str, int | None],
     ) -> None:
         self.model, self.folder, self.shapes, self.known = model, folder, shapes, known
+        self.lengths = lengths
         self.builder = Builder(model.graph.name or "model")
         self.refusals: list[Refusal] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
@@ -113,22 +151,24 @@ class _Lowering:
         self.operators: dict[str, int] = {}
         self.node, self.operator = "", ""
         self.depth = 0
+        self.expanded_nodes = 0
 
     def run(self) -> Lowered:
         graph = self.model.graph
         edges = self.interface(graph)
         self.body(graph.node, edges, self.opsets, _uses(graph))
-        outputs: dict[str, Value] = {}
+        outputs: dict[str, Edge] = {}
         for output in graph.output:
             found = edges.get(output.name)
-            if isinstance(found, Value):
+            if found is not None and not isinstance(found, _Refuse):
                 outputs[output.name] = found
         if self.refusals:
             return Lowered(None, tuple(self.refusals), self.operators)
         missing = [o.name for o in graph.output if o.name not in outputs]
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
-        return Lowered(self.builder.graph(outputs), (), self.operators)
+        arrays, forms = outputs_of(outputs)
+        return Lowered(self.builder.graph(arrays), (), self.operators, forms)
 
     # -- inputs and constants
 
@@ -151,32 +191,49 @@ class _Lowering:
                 edges[tensor.name] = _REFUSED
         return edges
 
-    def input(self, value: Any) -> Value:
-        kind = value.type.WhichOneof("value")
-        if kind != "tensor_type":
+    def input(self, value: Any) -> Edge:
+        return self.typed_input(value.name, value.type, 0)
+
+    def typed_input(self, name: str, declared: Any, depth: int) -> Edge:
+        """An input of a type: an optional is its content, a sequence an input for each of its arrays."""
+        kind = declared.WhichOneof("value")
+        if kind == "tensor_type":
+            return self.array_input(name, declared.tensor_type)
+        if kind == "optional_type" and not depth:
+            absent = name in self.lengths and self.lengths[name] is None
+            return Absent() if absent else self.typed_input(name, declared.optional_type.elem_type, 1)
+        if kind != "sequence_type" or depth > 1:
             raise Refused(Reason.TYPE, f"an input of {(kind or 'no type').removesuffix('_type')}")
-        tensor = value.type.tensor_type
+        element = declared.sequence_type.elem_type
+        if element.WhichOneof("value") != "tensor_type":
+            raise Refused(Reason.TYPE, "a sequence of what are no arrays")
+        length = self.lengths.get(name)
+        if length is None:
+            length = next(k for k in count() if item_name(name, k) not in self.shapes)
+            if not length:
+                hint = f"give the shapes of its arrays: --input '{shown(item_name(name, 0))}=...'"
+                raise Malformed(f"input {shown(name)} is a sequence of unknown length", hint=hint)
+        names = [item_name(name, k) for k in range(length)]
+        return Items(tuple(self.array_input(each, element.tensor_type) for each in names))
+
+    def array_input(self, name: str, tensor: Any) -> Value:
         dtype = dtype_name(tensor.elem_type)
-        if value.name in self.shapes:
-            shape = tuple(self.shapes[value.name])
+        if name in self.shapes:
+            shape = tuple(self.shapes[name])
         else:
             if not tensor.HasField("shape"):
-                raise Malformed(
-                    f"input {shown(value.name)} declares no shape", hint="give one: --input NAME=..."
-                )
+                raise Malformed(f"input {shown(name)} declares no shape", hint="give one: --input NAME=...")
             names = [d.dim_param or "?" for d in tensor.shape.dim if not d.HasField("dim_value")]
             if names:
-                what = f"input {shown(value.name)} has the open size {shown(names[0])}"
+                what = f"input {shown(name)} has the open size {shown(names[0])}"
                 raise Malformed(what, hint="give its shape: --input NAME=DTYPE[SIZES]")
             shape = tuple(d.dim_value for d in tensor.shape.dim)
-        made = self.builder.input(value.name, shape, dtype)
-        data = self.known.get(value.name)
+        made = self.builder.input(name, shape, dtype)
+        data = self.known.get(name)
         if data is None:
             return made
         if data.shape != shape or dtype_of(data) != dtype:
-            raise Malformed(
-                f"input {shown(value.name)} is {made.text}, its value is {data.dtype}{data.shape}"
-            )
+            raise Malformed(f"input {shown(name)} is {made.text}, its value is {data.dtype}{data.shape}")
         return self.builder.constant(np.array(data))
 
     def refuse(self, node: str, operator: str, refused: Refused) -> None:
@@ -199,6 +256,11 @@ class _Lowering:
                 self.node, self.operator = shown(node.name or (node.output or [""])[0]), shown(node.op_type)
                 self.builder.origin = self.node
                 self.operators[self.operator] = self.operators.get(self.operator, 0) + 1
+            else:
+                self.expanded_nodes += 1
+                if self.expanded_nodes > MAX_EXPANDED:
+                    what = f"loops and functions of more than {MAX_EXPANDED} nodes together"
+                    raise Refused(Reason.SIZE, what)
             try:
                 results = self.results(node, edges, opsets, uses, attributes)
             except Refused as refused:
@@ -228,7 +290,7 @@ class _Lowering:
         opsets: Mapping[str, int],
         uses: Mapping[str, int],
         attributes: Mapping[str, Any] | None,
-    ) -> Sequence[Value | _Refuse | None]:
+    ) -> Sequence[Edge | _Refuse | None]:
         """The values of a node's outputs."""
         found = [self.edge(edges, name, node) for name in node.input]
         given = _attributes(node, attributes or {})
@@ -242,8 +304,8 @@ class _Lowering:
         if controls and node.op_type == "If":
             return self.branch(given, operands, edges, opsets, attributes)
         if controls:
-            unrolled = control.scan if node.op_type == "Scan" else control.loop
             body = self.subgraph(given.get("body"), edges, opsets, attributes)
+            unrolled = control.unrolled(node.op_type, version)
             return unrolled(self.builder, given, operands, body, len(node.output))
         if rule is not None:
             wanted = [bool(name) and bool(uses.get(name)) for name in node.output]
@@ -251,14 +313,28 @@ class _Lowering:
                 self.builder, node.op_type, version, operands, {**_defaults(node, opsets), **given}, wanted
             )
             try:
-                made = rule(operation)
-                return [made] if isinstance(made, Value) else list(made)
+                return self.made(rule, operation)
             except Expand:
                 pass
         return self.expanded(node, operands, given, opsets)
 
+    def made(self, rule: Rule, n: Operation) -> Sequence[Edge | None]:
+        """The results of a rule. Operands as long as data says are seen whole by rules through which such a
+        length passes; others refuse them."""
+        counted = any(isinstance(v, Value) and self.builder.count_of(v) for v in n.inputs)
+        length = passed(n) if counted else None
+        if length is not None:
+            n = n.with_inputs([self.builder.whole(v) if isinstance(v, Value) else v for v in n.inputs])
+        elif counted and n.op not in CARRYING:
+            raise Refused(Reason.LENGTH, f"{n.op} reads an array whose size depends on data")
+        found = rule(n)
+        edges = [found] if is_edge(found) else list(found)
+        if length is None:
+            return edges
+        return [self.builder.counted(v, *length) if isinstance(v, Value) else v for v in edges]
+
     @staticmethod
-    def edge(edges: _Edges, name: str, node: Any) -> Value | _Refuse | None:
+    def edge(edges: _Edges, name: str, node: Any) -> Edge | _Refuse | None:
         if name not in edges:
             raise Malformed(f"{shown(node.op_type)} reads {shown(name)}, which is not defined")
         return edges[name]
@@ -269,10 +345,8 @@ class _Lowering:
         if (node.domain, node.op_type) in self.functions:
             return None, 0
         if node.domain not in STANDARD:
-            raise Refused(
-                Reason.OPERATOR, f"{shown(node.domain)}.{shown(node.op_type)} is not in the standard"
-            )
-        opset = max((opsets.get(domain, 0) for domain in STANDARD), default=0)
+            return self.other_rule(node, opsets)
+        opset = opset_of(opsets, "")
         schema = _schema(node.op_type, opset)
         if schema is None:
             raise Refused(Reason.OPERATOR, f"version {opset} of the standard has no {shown(node.op_type)}")
@@ -285,24 +359,34 @@ class _Lowering:
             raise Refused(Reason.VERSION, what, "convert the model with onnx.version_converter")
         return RULES.get(node.op_type), schema.since_version
 
+    @staticmethod
+    def other_rule(node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:
+        """The rule for an operator of another domain, and its version."""
+        rules, version = OTHERS.get(node.domain), opsets.get(node.domain, 1)
+        schema = None if rules is None else _schema(node.op_type, version, node.domain)
+        rule = None if rules is None else rules.get(node.op_type)
+        if rule is None and not (schema is not None and _is_function(schema)):
+            name = f"{shown(node.domain)}.{shown(node.op_type)}"
+            raise Refused(Reason.OPERATOR, f"{name} is not supported")
+        return rule, version if schema is None else schema.since_version
+
     # -- functions and branches
 
     def expanded(
-        self, node: Any, operands: Sequence[Value | None], given: Mapping[str, Any], opsets: Mapping[str, int]
-    ) -> Sequence[Value | _Refuse | None]:
+        self, node: Any, operands: Sequence[Edge | None], given: Mapping[str, Any], opsets: Mapping[str, int]
+    ) -> Sequence[Edge | _Refuse | None]:
         """The results of a function, by the nodes of its body."""
         if self.depth >= MAX_DEPTH:
             raise Malformed("functions are called more than 64 deep", "one of them may call itself")
         function = self.functions.get((node.domain, node.op_type))
         if function is None:
-            opset = max(opsets.get(domain, 0) for domain in STANDARD)
-            function = _body_of(node, opset, operands, given)
+            function = _body_of(node, opset_of(opsets, node.domain), operands, given)
         edges: _Edges = {"": None}
         for k, name in enumerate(function.input):
             edges[name] = operands[k] if k < len(operands) else None
-        inside = {o.domain: o.version for o in function.opset_import} or dict(opsets)
+        inside = {**opsets, **{o.domain: o.version for o in function.opset_import}}
         attributes = {a.name: _value(a) for a in function.attribute_proto} | dict(given)
-        if (node.domain in STANDARD) and (node.domain, node.op_type) not in self.functions:
+        if (node.domain, node.op_type) not in self.functions:
             attributes = {**_defaults(node, opsets), **attributes}
         self.depth += 1
         try:
@@ -315,16 +399,16 @@ class _Lowering:
         self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
     ) -> control.Body:
         """A subgraph as a function of its inputs, which also sees the values around it."""
-        if graph is None:
+        if not isinstance(graph, onnx.GraphProto):
             raise Malformed("a loop lacks its body")
 
-        def run(values: Sequence[Value]) -> list[Value]:
+        def run(values: Sequence[Edge]) -> list[Edge]:
             if len(values) != len(graph.input):
                 raise Malformed(f"a body takes {len(graph.input)} values, {len(values)} are given")
             inner: _Edges = dict(edges)
             inner.update({i.name: value for i, value in zip(graph.input, values, strict=True)})
             found = self.inside(graph, inner, opsets, around)
-            results = [value for value in found if isinstance(value, Value)]
+            results = [e for e in found if e is not None and not isinstance(e, _Refuse)]
             if len(results) < len(found):
                 raise Malformed("an output of a body is not computed")
             return results
@@ -333,7 +417,7 @@ class _Lowering:
 
     def inside(
         self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
-    ) -> list[Value | _Refuse | None]:
+    ) -> list[Edge | _Refuse | None]:
         """The outputs of a subgraph whose inputs are among ``edges``."""
         if self.depth >= MAX_DEPTH:
             raise Malformed("subgraphs and functions stand more than 64 deep")
@@ -349,23 +433,49 @@ class _Lowering:
     def branch(
         self,
         given: Mapping[str, Any],
-        operands: Sequence[Value | None],
+        operands: Sequence[Edge | None],
         edges: _Edges,
         opsets: Mapping[str, int],
         around: Mapping[str, Any] | None,
-    ) -> Sequence[Value | _Refuse | None]:
+    ) -> Sequence[Edge | _Refuse | None]:
         """The results of the branch that a known condition takes."""
         condition = operands[0] if operands else None
-        if condition is None:
-            raise Malformed("If lacks its condition")
-        try:
-            taken = bool(self.builder.known(condition).reshape(-1)[0])
-        except ValueNeeded:
-            raise Refused(Reason.CONTROL, "If with a condition that depends on data") from None
-        graph = given.get("then_branch" if taken else "else_branch")
-        if graph is None:
+        if not isinstance(condition, Value) or condition.elements != 1 or condition.dtype != "bool":
+            raise Malformed("the condition of If is no truth value")
+        graphs = [given.get(name) for name in ("then_branch", "else_branch")]
+        if not all(isinstance(graph, onnx.GraphProto) for graph in graphs):
             raise Malformed("If lacks a branch")
-        return self.inside(graph, dict(edges), opsets, around)
+        known = self.builder.is_known(condition)
+        chosen = None if known else self.chosen(condition, graphs, edges, opsets, around)
+        if chosen is not None:
+            return chosen
+        taken = control.truth(self.builder, condition, "If with branches of different shapes and")
+        return self.inside(graphs[0 if taken else 1], dict(edges), opsets, around)
+
+    def chosen(
+        self,
+        condition: Value,
+        graphs: Sequence[Any],
+        edges: _Edges,
+        opsets: Mapping[str, int],
+        around: Mapping[str, Any] | None,
+    ) -> list[Edge] | None:
+        """The results of both branches, of which a condition chooses at run time; None if they differ in
+        their types or shapes. Checks of a branch count only where it is taken."""
+        b, found = self.builder, []
+        for graph, sign in zip(graphs, (True, False), strict=True):
+            before = b.number_of_checks
+            found.append(self.inside(graph, dict(edges), opsets, around))
+            b.change_checks(before, partial(control.only_if, b, condition, sign))
+        results = []
+        for one, other in zip(*found, strict=False):
+            if isinstance(one, _Refuse) or isinstance(other, _Refuse) or one is None or other is None:
+                raise Malformed("an output of a branch is not computed")
+            both = merged(one, other, partial(where, b, b.view(condition, ())))
+            if both is None:
+                return None
+            results.append(both)
+        return results
 
 
 def _without_rule(op: str) -> Refused:
@@ -376,10 +486,10 @@ def _without_rule(op: str) -> Refused:
 
 
 @lru_cache(maxsize=4096)
-def _schema(op: str, opset: int) -> Any:
+def _schema(op: str, opset: int, domain: str = "") -> Any:
     """The schema in force at a version of the operator set; None if there is none."""
     try:
-        return defs.get_schema(op, opset, "")
+        return defs.get_schema(op, opset, domain)
     except defs.SchemaError:
         return None
 
@@ -388,9 +498,9 @@ def _is_function(schema: Any) -> bool:
     return bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _body_of(node: Any, opset: int, operands: Sequence[Value | None], given: Mapping[str, Any]) -> Any:
+def _body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mapping[str, Any]) -> Any:
     """The body of a function of the standard for operands of these types."""
-    schema = _schema(node.op_type, opset)
+    schema = _schema(node.op_type, opset, "" if node.domain in STANDARD else node.domain)
     function = onnx.FunctionProto()
     if schema.has_function:
         versions = [v for v in schema.function_opset_versions if v <= opset]
@@ -398,12 +508,15 @@ def _body_of(node: Any, opset: int, operands: Sequence[Value | None], given: Map
             schema.get_function_with_opset_version(max(versions, default=schema.since_version))
         )
     else:
-        types = [b"" if v is None else _type_of(v).SerializeToString() for v in operands]
+        types = [_type_of(v).SerializeToString() if isinstance(v, Value) else b"" for v in operands]
         versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
         call = onnx.NodeProto()
         call.CopyFrom(node)
         del call.attribute[:]
-        call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
+        try:
+            call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
+        except (ValueError, TypeError) as error:
+            raise Malformed(f"an attribute of {node.op_type} has no value of its type", str(error)) from None
         version = max(versions, default=schema.since_version)
         try:
             text = schema.get_context_dependent_function_with_opset_version(
@@ -467,12 +580,20 @@ def _attributes(node: Any, around: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _defaults(node: Any, opsets: Mapping[str, int]) -> dict[str, Any]:
-    return _defaults_of(node.op_type, max(opsets.get(domain, 0) for domain in STANDARD))
+    domain = "" if node.domain in STANDARD else node.domain
+    return _defaults_of(node.op_type, opset_of(opsets, domain), domain)
+
+
+def opset_of(opsets: Mapping[str, int], domain: str) -> int:
+    """The version of a domain's operator set that a model states."""
+    if domain in STANDARD:
+        return max((opsets.get(name, 0) for name in STANDARD), default=0)
+    return opsets.get(domain, 1)
 
 
 @lru_cache(maxsize=4096)
-def _defaults_of(op: str, opset: int) -> dict[str, Any]:
+def _defaults_of(op: str, opset: int, domain: str) -> dict[str, Any]:
     """Attributes that the schema gives a default; do not change it."""
-    schema = _schema(op, opset)
+    schema = _schema(op, opset, domain)
     declared = schema.attributes.items() if schema is not None else ()
     return {name: _value(a.default_value) for name, a in declared if a.default_value.type}

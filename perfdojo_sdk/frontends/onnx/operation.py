@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from onnx import TensorProto
+
+from perfdojo_sdk.frontends.onnx.edges import Edge, Items
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Value
 from perfdojo_sdk.graph.refusals import Malformed
 
-Rule: TypeAlias = "Callable[[Operation], Value | Sequence[Value | None]]"
+Rule: TypeAlias = "Callable[[Operation], Edge | Sequence[Edge | None]]"
 """Makes the results of an operator; None for an optional one that is not asked for."""
 
 
@@ -25,12 +28,16 @@ class Operation:
         builder: Builder,
         op: str,
         version: int,
-        inputs: Sequence[Value | None],
+        inputs: Sequence[Edge | None],
         attributes: Mapping[str, Any],
         wanted: Sequence[bool],
     ) -> None:
         self.b, self.op, self.version = builder, op, version
         self.inputs, self.attributes, self._wanted = tuple(inputs), attributes, tuple(wanted)
+
+    def with_inputs(self, inputs: Sequence[Edge | None]) -> Operation:
+        """The same node with other operands."""
+        return Operation(self.b, self.op, self.version, inputs, self.attributes, self._wanted)
 
     def __getitem__(self, k: int) -> Value:
         """An operand that must be there."""
@@ -41,7 +48,21 @@ class Operation:
 
     def maybe(self, k: int) -> Value | None:
         """An operand that may be absent."""
+        found = self.edge(k)
+        if found is not None and not isinstance(found, Value):
+            raise Malformed(f"input {k} of {self.op} is no array")
+        return found
+
+    def edge(self, k: int) -> Edge | None:
+        """An operand of any type, which may be absent."""
         return self.inputs[k] if k < len(self.inputs) else None
+
+    def items(self, k: int) -> list[Value]:
+        """The arrays of an operand that is a sequence."""
+        found = self.edge(k)
+        if not isinstance(found, Items):
+            raise Malformed(f"input {k} of {self.op} is no sequence")
+        return list(found.values)
 
     @property
     def operands(self) -> list[Value]:
@@ -93,9 +114,21 @@ class Operation:
             raise Malformed(f"attribute {name} of {self.op} is no list of integers")
         return value
 
-    def reals(self, name: str) -> list[float]:
+    def tensor(self, name: str) -> Any:
+        """A constant array, as a message."""
         value = self.attributes.get(name)
-        return [float(each) for each in value] if isinstance(value, list) else []
+        if not isinstance(value, TensorProto):
+            raise Malformed(f"attribute {name} of {self.op} is no array, or absent")
+        return value
+
+    def reals(self, name: str) -> list[float]:
+        """A list of numbers; empty if it is absent."""
+        value = self.attributes.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(each, int | float) for each in value):
+            raise Malformed(f"attribute {name} of {self.op} is no list of numbers")
+        return [float(each) for each in value]
 
     # -- operands that decide about shapes
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from perfdojo_sdk.frontends.onnx.lowering import Unsupported, lower
+from perfdojo_sdk.frontends.onnx.edges import item_name
+from perfdojo_sdk.frontends.onnx.lowering import Lowered, Unsupported, lower
 from perfdojo_sdk.frontends.onnx.reading import read_model, shown
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.graph import Array, Graph
@@ -28,14 +29,17 @@ class Prepared:
         given = {tensor.name for tensor in self.model.graph.initializer}
         self.inputs = tuple(v.name for v in self.model.graph.input if v.name not in given)
         self.outputs = tuple(v.name for v in self.model.graph.output)
+        kinds = {v.name: v.type.WhichOneof("value") for v in self.model.graph.input}
+        self._optionals = {name for name, kind in kinds.items() if kind == "optional_type"}
+        self._sequences = self._optionals | {n for n, kind in kinds.items() if kind == "sequence_type"}
         self.shape_like: tuple[str, ...] = ()
         """Inputs whose values decide about shapes, as far as calls have shown."""
-        self._graphs: OrderedDict[Hashable, Graph] = OrderedDict()
+        self._graphs: OrderedDict[Hashable, Lowered] = OrderedDict()
         self.lowerings = 0
         """The number of times that the model was lowered; equal keys reuse a graph."""
 
     def arrays(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, Array]:
-        """The inputs by name."""
+        """The inputs by name; the arrays of a sequence each by its own, ``name[k]``."""
         if not isinstance(inputs, Mapping):
             if len(inputs) > len(self.inputs):
                 raise Malformed(f"the model takes {len(self.inputs)} inputs, {len(inputs)} are given")
@@ -43,45 +47,72 @@ class Prepared:
         missing = [name for name in self.inputs if name not in inputs]
         if missing:
             raise Malformed(f"input {shown(missing[0])} is not given")
-        found = {}
+        found: dict[str, Array] = {}
         for name in self.inputs:
-            if not isinstance(inputs[name], np.ndarray | np.generic | float | int):
-                raise Refused(Reason.TYPE, f"input {shown(name)} is {type(inputs[name]).__name__}")
-            array = np.asarray(inputs[name])
-            if dtype_of(array) is None:
-                raise Refused(Reason.DTYPE, f"input {shown(name)} of {array.dtype}")
-            found[name] = array
+            given = inputs[name]
+            if isinstance(given, list | tuple) and name in self._sequences:
+                found.update((item_name(name, k), _array(name, each)) for k, each in enumerate(given))
+            elif given is not None or name not in self._optionals:
+                found[name] = _array(name, given)
         return found
 
-    def graph(self, arrays: Mapping[str, Array]) -> Graph:
+    def lengths(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, int | None]:
+        """The numbers of arrays of inputs that are sequences; None for optionals without a value."""
+        if not isinstance(inputs, Mapping):
+            inputs = dict(zip(self.inputs, inputs, strict=False))
+        several = {n: len(v) for n, v in inputs.items() if isinstance(v, list | tuple)}
+        return {**several, **{name: None for name, given in inputs.items() if given is None}}
+
+    def graph(self, arrays: Mapping[str, Array], lengths: Mapping[str, int | None] | None = None) -> Graph:
         """The graph for inputs like these; :class:`Unsupported` when there is none."""
+        graph = self.lowered(arrays, lengths).graph
+        assert graph is not None, "a model with refusals is not kept"
+        return graph
+
+    def lowered(
+        self, arrays: Mapping[str, Array], lengths: Mapping[str, int | None] | None = None
+    ) -> Lowered:
+        """The model for inputs like these, with the graph; :class:`Unsupported` when there is none."""
+        lengths = lengths or {}
         while True:
-            key = self._key(arrays)
+            key = self._key(arrays, lengths)
             if key in self._graphs:
                 self._graphs.move_to_end(key)
                 return self._graphs[key]
-            known = {name: arrays[name] for name in self.shape_like}
+            known = {name: arrays[name] for name in self.shape_like if name in arrays}
             try:
-                graph = self._lowered(arrays, known)
+                lowered = self._lowered(arrays, known, lengths)
             except ValueNeeded as needed:
                 more = needed.inputs - set(self.shape_like)
-                if not more <= set(arrays):
+                if not more or not more <= set(arrays):
                     raise
                 self.shape_like = tuple(sorted({*self.shape_like, *more}))
                 continue
-            self._graphs[key] = graph
+            self._graphs[key] = lowered
             if len(self._graphs) > MOST_GRAPHS:
                 self._graphs.popitem(last=False)
-            return graph
+            return lowered
 
-    def _key(self, arrays: Mapping[str, Array]) -> Hashable:
-        types = tuple((arrays[name].shape, arrays[name].dtype.str) for name in self.inputs)
-        return types, tuple((name, arrays[name].tobytes()) for name in self.shape_like)
+    def _key(self, arrays: Mapping[str, Array], lengths: Mapping[str, int | None]) -> Hashable:
+        types = tuple((name, array.shape, array.dtype.str) for name, array in arrays.items())
+        known = tuple((name, arrays[name].tobytes()) for name in self.shape_like if name in arrays)
+        return types, known, tuple(sorted(lengths.items(), key=str))
 
-    def _lowered(self, arrays: Mapping[str, Array], known: Mapping[str, Array]) -> Graph:
+    def _lowered(
+        self, arrays: Mapping[str, Array], known: Mapping[str, Array], lengths: Mapping[str, int | None]
+    ) -> Lowered:
         self.lowerings += 1
         shapes = {name: array.shape for name, array in arrays.items()}
-        lowered = lower(self.model, shapes, known, self.folder)
+        lowered = lower(self.model, shapes, known, self.folder, lengths)
         if lowered.graph is None:
             raise Unsupported(shown(self.model.graph.name), lowered.refusals)
-        return lowered.graph
+        return lowered
+
+
+def _array(name: str, given: Any) -> Array:
+    if not isinstance(given, np.ndarray | np.generic | float | int):
+        raise Refused(Reason.TYPE, f"input {shown(name)} is {type(given).__name__}")
+    array = np.asarray(given)
+    if dtype_of(array) is None:
+        raise Refused(Reason.DTYPE, f"input {shown(name)} of {array.dtype}")
+    return array

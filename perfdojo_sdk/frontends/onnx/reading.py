@@ -6,6 +6,7 @@ model's folder, and no link leads there. Types and tensors become those of the l
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from math import prod
 from pathlib import Path
@@ -17,7 +18,7 @@ from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES, UNCOMPUTED_DTYPES, bits, integer_bounds
-from perfdojo_sdk.core.files import open_regular
+from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.frontends.onnx import types
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
@@ -25,7 +26,10 @@ from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 #: Most bytes of a file: what protobuf can hold.
 MAX_FILE_BYTES = (2 << 30) - 1
-MAX_NODES = 10**6
+#: Most nodes of a file, those of subgraphs and functions included.
+MAX_NODES = 50_000
+#: Most nodes that bodies of functions, branches and loops add to them.
+MAX_EXPANDED = 2**14
 #: Most subgraphs one inside the other, and most calls of functions.
 MAX_DEPTH = 64
 #: Most elements of a declared tensor.
@@ -48,12 +52,10 @@ def read_model(source: Path | str | bytes | Any) -> tuple[Any, Path | None]:
         return checked(source), None
     path = Path(source)
     try:
-        with open_regular(path) as file:
-            content = file.read(MAX_FILE_BYTES + 1)
+        content = read_bounded(path, MAX_FILE_BYTES)
     except OSError as error:
-        raise Malformed(f"cannot read {path}: {error.strerror}", hint="give an .onnx file") from None
-    if len(content) > MAX_FILE_BYTES:
-        raise Malformed(f"{path} is larger than {MAX_FILE_BYTES} bytes", hint="keep weights in external data")
+        hint = "keep weights in external data" if error.errno == errno.EFBIG else "give an .onnx file"
+        raise Malformed(f"cannot read {path}: {error.strerror}", hint=hint) from None
     return checked(_decoded(content, str(path))), path.parent
 
 
@@ -62,7 +64,9 @@ def _decoded(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except DecodeError:
-        raise Malformed(f"{name} is no ONNX model", "its bytes are no message of protobuf") from None
+        raise Malformed(
+            f"{name} is no ONNX model", "its bytes are no message of protobuf, or its parts stand too deep"
+        ) from None
     return model
 
 
@@ -72,6 +76,9 @@ def checked(model: Any) -> Any:
         raise Malformed("the model has no graph with outputs", "it is empty, or was cut off")
     if not model.opset_import:
         raise Malformed("the model says no version of the operator set", "opset_import is empty")
+    for opset in model.opset_import:
+        if not 0 < opset.version < 2**31:
+            raise Malformed(f"version {opset.version} of an operator set")
     nodes = 0
     bodies = [model.graph, *model.functions]
     for body in bodies:

@@ -21,22 +21,17 @@ EARLIER: Mapping[str, int] = {
     **dict.fromkeys(_names("Abs Ceil Exp Floor Log Neg Reciprocal Relu Sigmoid Sqrt Tanh Cast Tile"), 6),
     **dict.fromkeys(_names("Concat Reshape MatMul Flatten"), 5),
     **dict.fromkeys(_names("Transpose Identity Shape Size Constant If Loop"), 1),
-    **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool"), 10),
+    **dict.fromkeys(_names("Dropout Slice MaxPool AveragePool QuantizeLinear DequantizeLinear"), 10),
     **dict.fromkeys(_names("Clip Pad Conv ConvTranspose Unsqueeze Squeeze Split Gather"), 11),
-    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scan Scatter"), 9),
-    "Expand": 8,
+    **dict.fromkeys(_names("Upsample BatchNormalization Erf Where Scatter"), 9),
+    **dict.fromkeys(_names("Expand Scan"), 8),
+    **dict.fromkeys(_names("ReduceSum ReduceProd ReduceMax ReduceMin ReduceL1 ReduceL2 ReduceMean"), 1),
+    **dict.fromkeys(_names("ReduceSumSquare ReduceLogSum ReduceLogSumExp"), 1),
 }
 
 #: The needs of operators without a rule.
 REASONS: Mapping[Reason, frozenset[str]] = {
-    Reason.INDEX: _names("DeformConv GridSample MaxRoiPool RoiAlign"),
-    Reason.LENGTH: _names("Compress NonMaxSuppression NonZero Unique"),
-    Reason.STEPS: _names("Det"),
-    Reason.TYPE: _names(
-        "ConcatFromSequence ImageDecoder Optional OptionalGetElement OptionalHasElement RegexFullMatch"
-        " SequenceAt SequenceConstruct SequenceEmpty SequenceErase SequenceInsert SequenceLength SequenceMap"
-        " SplitToSequence StringConcat StringNormalizer StringSplit TfIdfVectorizer"
-    ),
+    Reason.TYPE: _names("ImageDecoder RegexFullMatch StringConcat StringNormalizer StringSplit"),
     Reason.RANDOM: _names(
         "Bernoulli Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike"
     ),

@@ -40,9 +40,11 @@ def eye_like(b: Builder, shape: Shape, diagonal: int, dtype: str) -> Value:
 def range_(b: Builder, start: Value, limit: Value, delta: Value) -> Value:
     """start + k * delta below the limit."""
     dtype = same_dtype(start, limit, delta)
+    if any(v.elements != 1 for v in (start, limit, delta)):
+        raise Malformed(f"a range from {start.text} to {limit.text} by {delta.text}")
     first, last, step = (b.known(v).reshape(-1)[0] for v in (start, limit, delta))
-    if step == 0:
-        raise Malformed("a range with step 0")
+    if step == 0 or not np.isfinite([np.float64(v) for v in (first, last, step)]).all():
+        raise Malformed("a range with step 0, or of infinite length")
     if is_float(dtype):
         count = int(max(np.ceil((np.float64(last) - np.float64(first)) / np.float64(step)), 0))
     else:

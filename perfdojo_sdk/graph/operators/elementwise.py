@@ -45,6 +45,8 @@ def mapped(
 def same_dtype(*values: Value) -> str:
     """The dtype that all have."""
     found = {v.dtype for v in values}
+    if not found:
+        raise Malformed("an operator without operands")
     if len(found) > 1:
         raise Malformed(f"operands of {' and '.join(sorted(found))}", "all must have one dtype")
     return found.pop()
@@ -112,6 +114,36 @@ def float_modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
         )
 
     return binary(b, "mod", formula, x, y)
+
+
+def integer_power(b: Builder, x: Value, y: Value) -> Value:
+    """Integers to the power of integers, bit by bit of the exponent; products wrap. To a power below 0 it is
+    the whole part of the reciprocal, so 0 but for 1 and -1; of 0, it is 0."""
+    if not {x.dtype, y.dtype} <= set(INTEGER_DTYPES):
+        raise Malformed(f"{x.dtype} to the power of {y.dtype}")
+    shape = broadcast(x.shape, y.shape)
+    k = Writer(b, "integer_power")
+    names = levels(len(shape))
+    base, exponent = (k.read(v).broadcast(shape, names) for v in (x, y))
+    square, rest, total = k.local(shape, x.dtype), k.local(shape, y.dtype), k.local(shape, x.dtype)
+    z = k.write(shape, x.dtype)
+    s, r, t = square(names), rest(names), total(names)
+    k.nest(shape, f"{s} = {base}", f"{r} = {exponent}", f"{t} = 1")
+    k.nest(
+        [*shape, bits(y.dtype)],
+        f"{t} = select(and({r}, 1) == 0, {t}, {t} * {s})",
+        f"{s} = {s} * {s}",
+        f"{r} = shr({r}, 1)",
+    )
+    if y.dtype.startswith("u"):
+        k.nest(shape, f"{z(names)} = {t}")
+    else:
+        one = f"select({base} == 1, 1, 0)"
+        if not x.dtype.startswith("u"):
+            odd = f"select(and({exponent}, 1) == 0, {number(1, x.dtype)}, {number(-1, x.dtype)})"
+            one = f"select({base} == -1, {odd}, {one})"
+        k.nest(shape, f"{z(names)} = select({exponent} < 0, {one}, {t})")
+    return k.done()[0]
 
 
 def compare(b: Builder, name: str, sign: str, x: Value, y: Value) -> Value:

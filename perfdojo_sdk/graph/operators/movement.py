@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from math import prod
 from typing import TypeAlias
 
@@ -16,6 +17,9 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, num
 
 #: Most arrays of one kernel's interface, and most nests of one kernel that picks elements.
 MOST_ARRAYS, MOST_NESTS = 32, 1000
+#: Most elements along an axis whose places, and most places, that are looked at one by one.
+MOST_ROWS, MOST_TAPS = 2**16, 2**20
+FEW_ROWS = 2**12
 
 Taps: TypeAlias = tuple[tuple[int, float], ...]
 """The elements along an axis that an element of the result is made of, with their weights."""
@@ -164,13 +168,25 @@ def pad(b: Builder, x: Value, begins: Sequence[int], ends: Sequence[int], mode: 
     it were periodic (``wrap``)."""
     for axis, (before, behind) in enumerate(zip(begins, ends, strict=True)):
         size = x.shape[axis]
-        places = range(-before, size + behind)
-        if len(places) == size and not before:
+        places, count = range(-before, size + behind), size + before + behind
+        if count == size and not before:
             continue
-        if places and not size:
+        if count > 0 and not size:
             raise Malformed(f"{x.text} has no element to pad with")
-        x = along(b, "pad", x, axis, [((_padded(place, size, mode), 1.0),) for place in places])
+        if count <= MOST_ROWS:
+            x = along(b, "pad", x, axis, _copies(places, size, mode))
+        else:  # the middle as a whole, and an array for each edge
+            edges = [range(-before, 0), range(size, size + behind)]
+            if min(before, behind) < 0 or max(before, behind) > MOST_ROWS:
+                raise Refused(Reason.SIZE, f"padding of {x.text} by {before} and {behind} elements")
+            first, last = (along(b, "pad", x, axis, _copies(edge, size, mode)) for edge in edges)
+            x = concat(b, [part for part in (first, x, last) if part.shape[axis]], axis)
     return x
+
+
+def _copies(places: range, size: int, mode: str) -> list[Taps]:
+    """For each place along an axis the element that stands there."""
+    return [((_padded(place, size, mode), 1.0),) for place in places]
 
 
 def _padded(place: int, size: int, mode: str) -> int:
@@ -245,13 +261,20 @@ def _weighted(text: str, weight: float, dtype: str) -> str:
 
 
 def _best_runs(rows: Sequence[Taps]) -> list[_Run]:
-    """The fewest runs that a period of 1 to 32 gives."""
-    found = [_runs(rows, period) for period in range(1, min(32, max(len(rows), 1)) + 1)]
-    return min(found, key=len)
+    """The fewest runs that a period of 1 to 32 gives; the first few enough, if there are many rows."""
+    best = _runs(rows, 1, MOST_NESTS + 1)  # one more is too many in any case
+    for period in range(2, min(32, max(len(rows), 1)) + 1):
+        if len(rows) > FEW_ROWS and len(best) <= 2 * period:
+            break
+        found = _runs(rows, period, len(best))
+        best = found if len(found) < len(best) else best
+    return best
 
 
-def _runs(rows: Sequence[Taps], period: int) -> list[_Run]:
-    return [run for first in range(min(period, len(rows))) for run in _chain(rows, first, period)]
+def _runs(rows: Sequence[Taps], period: int, most: int) -> list[_Run]:
+    """The runs of a period; of more than ``most`` only so many."""
+    chains = (_chain(rows, first, period) for first in range(min(period, len(rows))))
+    return list(islice(chain.from_iterable(chains), most))
 
 
 def _chain(rows: Sequence[Taps], first: int, period: int) -> Iterator[_Run]:

@@ -11,7 +11,7 @@ from math import ceil, floor
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
-from perfdojo_sdk.graph.operators.movement import Taps, along
+from perfdojo_sdk.graph.operators.movement import MOST_ROWS, MOST_TAPS, Taps, along
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.writer import is_float
 
@@ -41,6 +41,8 @@ def resize(
         if not x.shape[axis] or size < 0 or scale <= 0:
             raise Malformed(f"axis {axis} of {x.text} resized to {size} elements by {scale}")
         region = how.region[n] if how.region else (0.0, 1.0)
+        if size > MOST_ROWS or size * (1 + 4 / min(scale, 1.0)) > MOST_TAPS:
+            raise Refused(Reason.SIZE, f"axis {axis} of {x.text} resized to {size} elements by {scale}")
         rows = [_row(k, x.shape[axis], size, scale, how, region) for k in range(size)]
         if how.mode != "nearest" and not is_float(x.dtype):
             raise Refused(Reason.DTYPE, f"interpolation of {x.dtype}")

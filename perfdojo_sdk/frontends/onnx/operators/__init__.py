@@ -9,20 +9,34 @@ from perfdojo_sdk.frontends.onnx.operators import (
     contractions,
     creation,
     elementwise,
+    features,
     gathers,
+    lengths,
+    microsoft,
     movement,
     normalisations,
     quantisation,
     recurrent,
     reductions,
+    sampling,
+    sequences,
     spectra,
+    training,
     windows,
 )
 
 _FAMILIES = (
-    contractions, creation, elementwise, gathers, movement, normalisations, quantisation, recurrent,
-    reductions, spectra, windows,
+    contractions, creation, elementwise, features, gathers, lengths, movement, normalisations, quantisation,
+    recurrent, reductions, sampling, sequences, spectra, windows,
 )  # fmt: skip
 
 #: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
+
+#: Domain -> the rules of its operators, for domains beside the standard's.
+OTHERS: Mapping[str, Mapping[str, Rule]] = {
+    "ai.onnx.ml": features.ML_RULES,
+    "ai.onnx.preview": {},
+    "ai.onnx.preview.training": training.RULES,
+    "com.microsoft": microsoft.RULES,
+}

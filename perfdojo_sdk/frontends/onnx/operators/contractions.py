@@ -9,6 +9,7 @@ from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import contractions as c
 from perfdojo_sdk.graph.operators.attention import attention
+from perfdojo_sdk.graph.operators.determinants import det
 from perfdojo_sdk.graph.operators.movement import transpose
 from perfdojo_sdk.graph.refusals import Malformed
 
@@ -29,7 +30,7 @@ def _attention(n: Operation) -> Value:
     flat = q.rank == 3
     if flat:
         q, k, v = (_heads(n, x, count) for x, count in zip((q, k, v), (heads[0], heads[1], heads[1])))
-    scale = n.real("scale") if n.has("scale") else 1 / sqrt(q.shape[-1])
+    scale = n.real("scale") if n.has("scale") else 1 / sqrt(max(q.shape[-1], 1))
     y = attention(n.b, q, k, v, scale, bool(n.whole("is_causal")))
     if flat:
         y = transpose(n.b, y, (0, 2, 1, 3))
@@ -49,5 +50,6 @@ RULES: Mapping[str, Rule] = {
     "MatMul": lambda n: c.matmul(n.b, n[0], n[1]),
     "Gemm": _gemm,
     "Attention": _attention,
+    "Det": lambda n: det(n.b, n[0]),
     "Einsum": lambda n: c.einsum(n.b, n.text("equation"), n.operands),
 }

@@ -15,18 +15,20 @@ from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 def _constant(n: Operation) -> Value:
     if n.has("value"):
-        return n.b.constant(array_of(n.attributes["value"]))
-    for name, dtype in (("value_int", np.int64), ("value_ints", np.int64)):
-        if n.has(name):
-            return n.b.constant(np.array(n.attributes[name], dtype))
-    for name in ("value_float", "value_floats"):
-        if n.has(name):
-            return n.b.constant(np.array(n.attributes[name], np.float32))
+        return n.b.constant(array_of(n.tensor("value")))
+    if n.has("value_int"):
+        return n.b.constant(np.array(n.whole("value_int"), np.int64))
+    if n.has("value_ints"):
+        return n.b.integers(n.ints("value_ints"))
+    if n.has("value_float"):
+        return n.b.constant(np.array(n.real("value_float"), np.float32))
+    if n.has("value_floats"):
+        return n.b.constant(np.array(n.reals("value_floats"), np.float32))
     raise Refused(Reason.TYPE, "a constant that is no array of numbers")
 
 
 def _constant_of_shape(n: Operation) -> Value:
-    value = array_of(n.attributes["value"]) if n.has("value") else np.zeros(1, np.float32)
+    value = array_of(n.tensor("value")) if n.has("value") else np.zeros(1, np.float32)
     if value.size != 1:
         raise Malformed("the value of ConstantOfShape has not one element")
     return creation.fill(n.b, n.b.known_integers(n[0]), value)
@@ -72,5 +74,4 @@ RULES: Mapping[str, Rule] = {
     "Range": _range,
     "OneHot": _one_hot,
     "Dropout": _dropout,
-    "Identity": lambda n: n[0],
 }

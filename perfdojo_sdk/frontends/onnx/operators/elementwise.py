@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
 from perfdojo_sdk.frontends.onnx.reading import dtype_name
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.writer import is_float, need
 
 #: The standard's name -> the language's operation of one operand.
@@ -58,6 +59,14 @@ def _converted(n: Operation, dtype: str) -> Value:
     return e.cast(n.b, n[0], dtype, bool(n.whole("saturate", 1)), mode)
 
 
+def _bit_cast(n: Operation) -> Value:
+    """The same bits, which takes no kernel; of truth values, which are 0 or 1, an ordinary cast."""
+    dtype = dtype_name(n.whole("to"))
+    if "bool" in (dtype, n[0].dtype) and BYTES[dtype] == BYTES[n[0].dtype]:
+        return e.cast(n.b, n[0], dtype)
+    return n.b.same_bits(n[0], dtype)
+
+
 def _pow(n: Operation) -> Value:
     """x to the power of y, in the dtype of x."""
     x, y = n[0], n[1]
@@ -68,14 +77,14 @@ def _pow(n: Operation) -> Value:
 
 
 def _power_of_integers(n: Operation) -> Value:
-    """Integers to a known power that is small, by repeated products."""
-    if not n.b.is_known(n[1]) or n[1].elements != 1:
-        raise Refused(Reason.OPERATION, f"powers of {n[0].dtype} with exponents that are not constant")
-    exponent = float(n.b.known(n[1]).reshape(-1)[0])
-    if exponent not in range(1, 33):
-        raise Refused(Reason.OPERATION, f"{n[0].dtype} to the power of {exponent}")
-    shaped = e.unary(n.b, "pow", lambda a: " * ".join([a] * int(exponent)), n[0])
-    return n.b.view(shaped, (1,) * max(n[1].rank - n[0].rank, 0) + n[0].shape)
+    """Integers to a power: by repeated products, which wrap; to a power of floats, by way of f64."""
+    x, y = n[0], n[1]
+    if is_float(y.dtype):
+        power = e.binary(
+            n.b, "pow", lambda a, c: f"pow({a}, {c})", e.cast(n.b, x, "f64"), e.cast(n.b, y, "f64")
+        )
+        return e.cast(n.b, power, x.dtype)
+    return e.integer_power(n.b, x, y)
 
 
 def _gelu(n: Operation) -> Value:
@@ -123,6 +132,7 @@ RULES: Mapping[str, Rule] = {
     "Where": _where,
     "Clip": _clip,
     "Cast": _cast,
+    "BitCast": _bit_cast,
     "CastLike": lambda n: _converted(n, n[1].dtype),
     "Sign": lambda n: e.sign(n.b, n[0]),
     "IsNaN": lambda n: e.is_nan(n.b, n[0]),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import prod
+from math import inf, prod
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
-from perfdojo_sdk.graph.graph import Shape, Value
+from perfdojo_sdk.graph.graph import Array, Shape, Value
 from perfdojo_sdk.graph.operators import movement as m
 from perfdojo_sdk.graph.operators.resizing import Resizing, resize
 from perfdojo_sdk.graph.refusals import Malformed
@@ -69,6 +69,8 @@ def _split(n: Operation) -> Sequence[Value]:
     sizes = n.axes(1, "split")
     if sizes is None:
         parts = n.whole("num_outputs") if n.has("num_outputs") else n.outputs
+        if parts < 1 or parts != n.outputs:
+            raise Malformed(f"Split into {parts} parts has {n.outputs} outputs")
         each = -(-x.shape[axis] // parts)
         sizes = [min(each, max(x.shape[axis] - k * each, 0)) for k in range(parts)]
     if len(sizes) != n.outputs:
@@ -141,7 +143,7 @@ def _resize(n: Operation) -> Value:
     )
     given = n.known(2)
     if given is not None and given.size:
-        scales = [float(scale) for scale in given.reshape(-1)]
+        scales = _finite(given)
         sizes = [int(x.shape[a] * s) for a, s in zip(axes, scales, strict=False)]
     else:
         wanted = n.known_ints(3)
@@ -151,6 +153,13 @@ def _resize(n: Operation) -> Value:
     if len(scales) != len(axes):
         raise Malformed(f"{len(scales)} scales for {len(axes)} axes")
     return resize(n.b, x, axes, scales, sizes, how)
+
+
+def _finite(given: Array) -> list[float]:
+    scales = [float(scale) for scale in given.reshape(-1)]
+    if not all(0 < scale < inf for scale in scales):
+        raise Malformed(f"Resize by {scales[:8]}")
+    return scales
 
 
 def _region(n: Operation, axes: int) -> list[tuple[float, float]]:
@@ -179,7 +188,7 @@ def _scales(
 
 
 def _upsample(n: Operation) -> Value:
-    scales = [float(each) for each in n.b.known(n[1]).reshape(-1)]
+    scales = _finite(n.b.known(n[1]))
     if len(scales) != n[0].rank:
         raise Malformed(f"{len(scales)} scales for {n[0].text}")
     how = Resizing(mode=n.text("mode"), coordinates="asymmetric", nearest="floor")

@@ -34,6 +34,7 @@ PD_OF_ROCM(tanh) PD_OF_ROCM(erf) PD_OF_ROCM(cbrt) PD_OF_ROCM(sin) PD_OF_ROCM(cos
 PD_OF_ROCM(asin) PD_OF_ROCM(acos) PD_OF_ROCM(atan) PD_OF_ROCM(sinh) PD_OF_ROCM(cosh)
 PD_OF_ROCM(asinh) PD_OF_ROCM(acosh) PD_OF_ROCM(atanh)
 extern "C" __attribute__((device)) double pow(double, double);
+extern "C" __attribute__((device)) double fmod(double, double);
 #else
 #include <hip/hip_runtime.h>
 #include <math.h>
