@@ -32,7 +32,7 @@ class Apart(DojoError):
     """The programs of some nodes cannot be one program."""
 
     def __init__(self, why: str) -> None:
-        super().__init__("PD-O017", "the kernels cannot be joined", why=why)
+        super().__init__("PD-O030", "the kernels cannot be joined", why=why)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (Apart, (self.why,))

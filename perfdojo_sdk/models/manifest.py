@@ -57,6 +57,18 @@ class CheckEntry(Strict):
     origin: str = Field("", max_length=1024)
 
 
+class EdgeEntry(Strict):
+    """An array between two nodes of the original model, and the verdict whether one kernel holds both."""
+
+    value: ValueName
+    producer: str = Field(max_length=1024)
+    consumer: str = Field(max_length=1024)
+    fused: bool
+    why: str = Field(max_length=1024)
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+    seconds: float = Field(ge=0)
+
+
 class ModelManifest(Strict):
     """The whole model."""
 
@@ -77,6 +89,7 @@ class ModelManifest(Strict):
     block_bytes: int = Field(ge=0, le=MAX_BLOCK)
     weights_sha256: Sha256
     checks: tuple[CheckEntry, ...] = ()
+    edges: tuple[EdgeEntry, ...] = ()
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
 

@@ -21,6 +21,7 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Graph, Value
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
+from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
 from perfdojo_sdk.hookspecs.types import Target
@@ -30,11 +31,13 @@ from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
 from perfdojo_sdk.models.manifest import (
     FILE,
     LIBRARY,
     WEIGHTS,
     CheckEntry,
+    EdgeEntry,
     ModelManifest,
     NodeEntry,
     ValueEntry,
@@ -97,8 +100,12 @@ def optimise(
     directory: Path,
     settings: Settings | None = None,
     observer: Observer | None = None,
+    fuse: bool = True,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
+
+    Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
+    with the graph as it was given.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -107,6 +114,9 @@ def optimise(
     refused = refused_by(plugins, target, graph)
     if refused:
         raise refused[0][1]
+    given, graph = graph, without_duplicates(graph)
+    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
+    graph = fused(graph, plan)
     result = None
     kernels = kernels_of(graph)
     if kernels:
@@ -119,21 +129,49 @@ def optimise(
             what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
-    plan = plan_memory(graph)
+    memory = plan_memory(graph)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, plan, directory)
+    manifest = _manifest(target, graph, memory, plan, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(graph, load_model(directory))
+    checks = _checked(graph, given, load_model(directory))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, plan, checks, seconds)
+    return ModelResult(directory, manifest, result, memory, checks, seconds)
 
 
-def _manifest(target: Target, graph: Graph, plan: MemoryPlan, directory: Path) -> ModelManifest:
+def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
+    """The kernels to join for a target, by the figures of this machine and by what its generator takes."""
+    generator = plugins.guarded_generator(target)
+
+    def accepts(program: Program) -> str:
+        try:
+            generator.generate(program, f"pd_{kernel_name(program)}")
+        except DojoError as error:
+            return f"the target does not generate the joined kernel: {error.what}"
+        return ""
+
+    return plan_fusion(graph, target.on(plugins.machine_figures(target)), accepts)
+
+
+def edge_entry(edge: Edge) -> EdgeEntry:
+    return EdgeEntry(
+        value=edge.value,
+        producer=edge.producer[:1024],
+        consumer=edge.consumer[:1024],
+        fused=edge.fused,
+        why=edge.why[:1024],
+        bytes=edge.bytes,
+        seconds=edge.seconds,
+    )
+
+
+def _manifest(
+    target: Target, graph: Graph, memory: MemoryPlan, plan: FusionPlan, directory: Path
+) -> ModelManifest:
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
         name=graph.name[:1024],
@@ -142,14 +180,17 @@ def _manifest(target: Target, graph: Graph, plan: MemoryPlan, directory: Path) -
         outputs=tuple(v.name for v in graph.outputs),
         values={n: ValueEntry(shape=v.shape, dtype=v.dtype) for n, v in graph.values.items()},
         nodes=tuple(
-            NodeEntry(kernel=kernel_name(n.program), inputs=n.inputs, outputs=n.outputs, origin=n.origin)
+            NodeEntry(
+                kernel=kernel_name(n.program), inputs=n.inputs, outputs=n.outputs, origin=n.origin[:1024]
+            )
             for n in graph.nodes
         ),
         views=dict(graph.views),
         constants=tuple(graph.constants),
         checks=tuple(CheckEntry(value=c.value, what=c.what, origin=c.origin[:1024]) for c in graph.checks),
-        offsets=dict(plan.offsets),
-        block_bytes=plan.total,
+        edges=tuple(map(edge_entry, plan.edges)),
+        offsets=dict(memory.offsets),
+        block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
     )
@@ -179,8 +220,9 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
     return found
 
 
-def _checked(graph: Graph, model: Model) -> tuple[str, ...]:
-    """Checks of the package as a whole; each kernel was verified by itself."""
+def _checked(graph: Graph, given: Graph, model: Model) -> tuple[str, ...]:
+    """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
+    that was ``given``; each kernel was verified by itself."""
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -192,9 +234,9 @@ def _checked(graph: Graph, model: Model) -> tuple[str, ...]:
         alone = run_graph(graph, inputs, _by_library(load_library(model.directory / LIBRARY)))
         _compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
-    if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
-        _compare("the interpreter", found, run_graph(graph, inputs, interpreted), exact=False)
-        checks.append("agrees with the interpreter")
+    if sum(statement_instances(n.program) for n in given.nodes) <= MOST_INTERPRETED:
+        _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
+        checks.append("agrees with the interpreter on the model as it was given")
     return tuple(checks)
 
 

@@ -22,6 +22,7 @@ from perfdojo_sdk.experts.cpu.parts import part, replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
+    join_steps,
     lay_out_operands,
     name_factors,
     split_conditions,
@@ -54,7 +55,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules)
-        for rule in (hoist_functions, name_factors, lay_out_operands, split_conditions, distribute):
+        for rule in (hoist_functions, name_factors, join_steps, lay_out_operands, split_conditions, distribute):
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]
@@ -80,7 +81,7 @@ class _Planner:
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(_way(facts, self.target) == "rows" for facts in found):
+        if all(way_of(facts, self.target) == "rows" for facts in found):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             self._describe("rows", found)
             self._describe_rows(self.root)
@@ -96,7 +97,7 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = _way(facts, self.target)
+            way = way_of(facts, self.target)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
@@ -207,7 +208,7 @@ class _Planner:
         self.decisions.append(Decision(rule, place, choice, reason))
 
 
-def _way(facts: NestFacts, target: Target) -> str:
+def way_of(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"
