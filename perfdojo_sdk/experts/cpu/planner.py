@@ -22,7 +22,6 @@ from perfdojo_sdk.experts.cpu.parts import part, replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
-    join_steps,
     lay_out_operands,
     name_factors,
     split_conditions,
@@ -55,7 +54,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules)
-        for rule in (hoist_functions, name_factors, join_steps, lay_out_operands, split_conditions, distribute):
+        for rule in (hoist_functions, name_factors, lay_out_operands, split_conditions, distribute):
             self.decisions += rule(play, self.target)
         parts = self._parts(play.program)
         ways = [self._ways(part(play.program, nodes), way) for way, nodes in parts]

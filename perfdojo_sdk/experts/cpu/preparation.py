@@ -173,57 +173,6 @@ def _lanes_apart(play: Play, place: LocatedNode) -> tuple[Access, int] | None:
     return None
 
 
-# -- steps after a sum ---------------------------------------------------------------------------------
-
-
-def join_steps(play: Play, target: Target) -> list[Decision]:
-    """Bring element-wise nests into the loops of a conditional contraction before them, so that each part
-    that its conditions are split into does these steps with its own results."""
-    decisions = []
-    for root in [node.id for node in play.program.body]:
-        if root not in play.program.paths or not _conditional_sum(play, root):
-            continue
-        while (after := _next_steps(play, root)) is not None:
-            kept = play.trace
-            place = root
-            while place and play.may("join_scopes", place):
-                place = _followed_loop(play, place)
-            if place is None:
-                why = "each part of the sum does them with its own results"
-                decisions.append(Decision("join steps", after, f"joined with {root}", why))
-            else:
-                play.trace = kept
-                break
-    return decisions
-
-
-def _conditional_sum(play: Play, root: str) -> bool:
-    places = [p for p in play.program.places if p.path[0] == play.program.paths[root][0]]
-    statements = [p for p in places if isinstance(p.node, Statement)]
-    return any(
-        p.node.guard and work_of(play.program, p).kind is Kind.CONTRACTION  # type: ignore[union-attr]
-        for p in statements
-    )
-
-
-def _next_steps(play: Play, root: str) -> str | None:
-    """The nest after ``root``, if it is one element-wise statement without conditions."""
-    at = play.program.paths[root][0] + 1
-    node = play.program.body[at] if at < len(play.program.body) else None
-    if not isinstance(node, Scope) or len(node.leaves) != 1 or node.leaves[0].statement.guard:
-        return None
-    place = play.program.place_of[node.leaves[0].statement.id]
-    return node.id if work_of(play.program, place).kind is Kind.MAP else None
-
-
-def _followed_loop(play: Play, scope: str) -> str | None:
-    """The child of a scope that is followed by a loop which came with the last joining."""
-    body = play.scope(scope).body
-    if len(body) > 1 and isinstance(body[-1], Scope) and isinstance(body[-2], Scope):
-        return body[-2].id
-    return None
-
-
 # -- conditions ----------------------------------------------------------------------------------------
 
 
