@@ -1,7 +1,8 @@
 """Joining of kernels: the programs of several nodes, one after the other, as the program of one node.
 
-The statements and their order stay. What only the joined nodes read becomes a temporary, and loops of one
-iteration are left out, so that nests over the same elements have the same loops whatever view lies between.
+The statements and their order stay. What only the joined nodes read becomes a temporary, or its definition
+stands where it was read (:mod:`.substitution`). Loops of one iteration are left out, so that nests over the
+same elements have the same loops whatever view lies between.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.subscripts import LEVELS, Part, Quotient
 from perfdojo_sdk.graph.graph import Graph, Node, Shape
+from perfdojo_sdk.graph.substitution import with_definitions
 from perfdojo_sdk.graph.writer import parsed
 
 #: Most characters of a joined kernel's name.
@@ -80,7 +82,8 @@ def joined(graph: Graph, nodes: Sequence[Node], kept: frozenset[str]) -> Node:
         tuple(body),
     )
     origin = ", ".join(dict.fromkeys(node.origin for node in nodes))
-    return Node(parsed(made.text), tuple(inputs), tuple(n for n in written if n in kept), origin)
+    program = with_definitions(parsed(made.text))
+    return Node(parsed(program.text), tuple(inputs), tuple(n for n in written if n in kept), origin)
 
 
 def joined_name(programs: Sequence[Program]) -> str:

@@ -14,15 +14,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
 
-from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.subscripts import LEVELS
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.planner import way_of
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.joining import Apart, joined
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
+from perfdojo_sdk.graph.substitution import in_order
 from perfdojo_sdk.hookspecs.types import Target
 
 #: Most statements of a kernel that fusion makes: its games and its proofs stay quick.
@@ -223,7 +222,7 @@ def obstacle(program: Program, anchored: bool, target: Target) -> str:
         )
     for array in sorted(_between_nests(program)):
         for occurrence in program.occurrences[program.buffer_of[array].name]:
-            if not _in_order(program, occurrence.access, occurrence.sizes):
+            if in_order(program, occurrence.access, occurrence.sizes) is None:
                 doing = "written" if occurrence.writes else "read"
                 return f"it is {doing} as {occurrence.access.text}, which is not the order of the loops"
     if not anchored:
@@ -246,14 +245,3 @@ def _between_nests(program: Program) -> set[str]:
         for read in leaf.statement.reads
         if writers.get(read.array, set()) - {node.id}
     }
-
-
-def _in_order(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
-    """True if the subscripts are the iterators of the outermost loops in their order, each over the whole
-    dimension."""
-    shape = program.buffer_of[access.array].shape
-    long = [(form, size) for form, size in zip(access.subscripts, shape, strict=True) if size > 1]
-    return all(
-        form == LEVELS[level] and level < len(sizes) and sizes[level] == size
-        for level, (form, size) in enumerate(long)
-    )
