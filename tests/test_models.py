@@ -55,7 +55,7 @@ def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The network for the toy target, with a search that plays nothing."""
+    """The network for the toy target, each node a kernel, with a search that plays nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
         import perfdojo_toy
@@ -65,7 +65,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         graph = lower(network()).graph
         assert graph is not None
         settings = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
-        result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings)
+        result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings, fuse=False)
         assert len(result.checks) == 2
         yield folder
 
@@ -194,7 +194,7 @@ def test_a_wrong_package_is_found(built: Path, monkeypatch: pytest.MonkeyPatch) 
     wrong = model.manifest.model_copy(update={"offsets": offsets})
     monkeypatch.setattr(model, "manifest", wrong)
     with pytest.raises(DojoError, match="overlap|differs"):
-        building._checked(graph, model)
+        building._checked(graph, graph, model)
 
 
 # -- weights -------------------------------------------------------------------------------------------
