@@ -90,6 +90,8 @@ class ModelManifest(Strict):
     weights_sha256: Sha256
     checks: tuple[CheckEntry, ...] = ()
     edges: tuple[EdgeEntry, ...] = ()
+    symbol: Identifier | Literal[""] = ""
+    """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
 

@@ -31,6 +31,8 @@ from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.function import FILE as UNIT
+from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
 from perfdojo_sdk.models.manifest import (
     FILE,
@@ -44,7 +46,7 @@ from perfdojo_sdk.models.manifest import (
     as_json,
 )
 from perfdojo_sdk.models.model import Model, load_model
-from perfdojo_sdk.models.tensors import write_tensors
+from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
 
@@ -117,11 +119,13 @@ def optimise(
     given, graph = graph, without_duplicates(graph)
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
+    memory = plan_memory(graph)
     result = None
     kernels = kernels_of(graph)
     if kernels:
+        unit = model_unit(graph, memory, weight_places(graph), {k.program.text: k.symbol for k in kernels})
         result = build_library(
-            plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True
+            plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
         )
         if result.failed:
             names = ", ".join(r.kernel.name for r in result.failed[:5])
@@ -129,9 +133,8 @@ def optimise(
             what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
-    memory = plan_memory(graph)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, memory, plan, directory)
+    manifest = _manifest(target, graph, memory, plan, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
     checks = _checked(graph, given, load_model(directory))
@@ -169,8 +172,24 @@ def edge_entry(edge: Edge) -> EdgeEntry:
     )
 
 
+def weight_places(graph: Graph) -> dict[str, int]:
+    """The first byte of each constant in the file of weights."""
+    return places({name: (array.dtype.itemsize, array.nbytes) for name, array in graph.constants.items()})
+
+
+def _symbol(graph: Graph, result: BuildResult | None) -> str:
+    """The function of the model, if the library has one."""
+    sources = result.manifest.artefacts if result and result.manifest else ()
+    return symbol_of(graph.name) if any(a.path == f"src/{UNIT}" for a in sources) else ""
+
+
 def _manifest(
-    target: Target, graph: Graph, memory: MemoryPlan, plan: FusionPlan, directory: Path
+    target: Target,
+    graph: Graph,
+    memory: MemoryPlan,
+    plan: FusionPlan,
+    result: BuildResult | None,
+    directory: Path,
 ) -> ModelManifest:
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
@@ -189,6 +208,7 @@ def _manifest(
         constants=tuple(graph.constants),
         checks=tuple(CheckEntry(value=c.value, what=c.what, origin=c.origin[:1024]) for c in graph.checks),
         edges=tuple(map(edge_entry, plan.edges)),
+        symbol=_symbol(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
