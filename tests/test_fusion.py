@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.folding import folded
 from perfdojo_sdk.graph.graph import Graph, Value
 from perfdojo_sdk.graph.joining import Apart, joined, joined_name
 from perfdojo_sdk.graph.operators import (
@@ -298,3 +299,110 @@ def test_a_kernel_that_the_target_does_not_take_stays_apart(target: Target) -> N
     refusing = plan_fusion(graph, target, lambda program: "too long")
     assert refusing.groups == () and [e.why for e in refusing.edges] == ["too long"]
     assert fused(graph, FusionPlan((), ())).nodes == graph.nodes
+
+
+# -- folding -------------------------------------------------------------------------------------
+
+
+def normalised(b: Builder, x: Value) -> Value:
+    channels = x.shape[1]
+    variance = b.constant(DRAW.uniform(0.5, 2, channels).astype(np.float32))
+    scale, bias, mean = (weights(b, channels) for _ in range(3))
+    return normalisations.batch_norm(b, x, scale, bias, mean, variance, 1e-5)
+
+
+def convolved(b: Builder, bias: bool, groups: int = 1) -> Value:
+    x = b.input("x", (1, 4, 5, 5), "f32")
+    w, z = weights(b, 6, 4 // groups, 3, 3), weights(b, 6) if bias else None
+    return convolutions.conv(b, x, w, z, [1, 1], [1, 1], [1, 1, 1, 1], "NOTSET", groups)
+
+
+def scaled(b: Builder, x: Value, factor: float) -> Value:
+    return elementwise.mapped(b, "scale", "f32", lambda a: f"{a} * {factor}", x)
+
+
+def product(b: Builder) -> Value:
+    return contractions.matmul(b, b.input("x", (3, 4), "f32"), weights(b, 4, 5))
+
+
+FOLDED: list[tuple[Callable[[Builder], Value], int]] = [
+    (lambda b: normalised(b, convolved(b, False)), 1),
+    (lambda b: normalised(b, convolved(b, True)), 1),
+    (lambda b: normalised(b, convolved(b, True, groups=2)), 1),
+    (lambda b: scaled(b, normalised(b, convolved(b, False)), 0.125), 2),
+    (lambda b: scaled(b, product(b), 3), 1),
+    (
+        lambda b: add(b, product(b), weights(b, 5)),
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "count"), FOLDED)
+def test_scales_of_sums_are_folded_into_weights(make: Callable[[Builder], Value], count: int) -> None:
+    b = Builder()
+    graph = b.graph({"y": make(b)})
+    less, folds = folded(graph)
+    assert len(less.nodes) == 1 and [f.law for f in folds] == ["scales of sums"] * count
+    x = {"x": np.random.default_rng(3).standard_normal(graph.inputs[0].shape).astype(np.float32)}
+    [one], [other] = run_graph(graph, x), run_graph(less, x)
+    assert one.tobytes() != other.tobytes() and np.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_fold_is_computed_in_float64_and_rounded_once() -> None:
+    b = Builder()
+    x, w, third = b.input("x", (2, 3), "f32"), weights(b, 3, 4), b.constant(np.full((1,), 0.3, np.float32))
+    product = contractions.matmul(b, x, w)
+    root = elementwise.binary(b, "k", lambda a, c: f"{a} / sqrt({c})", product, third)
+    graph = b.graph({"y": root})
+    less, _ = folded(graph)
+    (made,) = less.constants.values()
+    exact = graph.constants[w.name].astype(np.float64) / np.sqrt(np.float64(np.float32(0.3)))
+    assert made.tobytes() == exact.astype(np.float32).tobytes()
+
+
+def not_constant(b: Builder) -> Value:
+    """The weight is an input."""
+    product = contractions.matmul(b, b.input("x", (3, 4), "f32"), b.input("w", (4, 5), "f32"))
+    return scaled(b, product, 3)
+
+
+def read_twice(b: Builder) -> Value:
+    once = product(b)
+    return add(b, scaled(b, once, 3), once)
+
+
+def no_line(b: Builder) -> Value:
+    return elementwise.relu(b, product(b))
+
+
+def each_row(b: Builder) -> Value:
+    """A scale for each row of the result, which no weight has."""
+    return elementwise.binary(b, "mul", lambda a, c: f"{a} * {c}", product(b), weights(b, 3, 1))
+
+
+def infinite(b: Builder) -> Value:
+    return scaled(b, product(b), 1e39)
+
+
+def zero(b: Builder) -> Value:
+    """0 * x is NaN where a sum is infinite, and 0 where its weights are 0."""
+    return scaled(b, product(b), 0)
+
+
+@pytest.mark.parametrize("make", [not_constant, read_twice, no_line, each_row, infinite, zero])
+def test_what_is_no_scale_of_a_weight_is_not_folded(make: Callable[[Builder], Value]) -> None:
+    b = Builder()
+    graph = b.graph({"y": make(b)})
+    less, folds = folded(graph)
+    assert not folds and bits(less) == bits(graph)
+
+
+def test_constants_are_computed_once_if_they_are_small() -> None:
+    b = Builder()
+    x, w = b.input("x", (2, 3), "f32"), weights(b, 2, 3)
+    graph = b.graph({"y": add(b, x, elementwise.function(b, "exp", w))})
+    less, (fold,) = folded(graph)
+    assert texts(less) == ["add"] and fold.law == "constants"
+    (made,) = less.constants.values()
+    assert made.tobytes() == np.exp(graph.constants[w.name].astype(np.float64)).astype(np.float32).tobytes()

@@ -39,6 +39,14 @@ def command(
     fuse: Annotated[
         bool, typer.Option(help="Join kernels where that pays; `explain-plan MODEL` says where and why.")
     ] = True,
+    freeze: Annotated[
+        bool,
+        typer.Option(
+            "--freeze",
+            help="Compute constants now, and fold scales such as batch normalisation into weights: declared"
+            " laws, in float64, rounded once.",
+        ),
+    ] = False,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +83,7 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer(), fuse)
+    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze)
     emit(_text(result), _data(result), as_json)
 
 
@@ -110,6 +118,8 @@ def _text(result: ModelResult) -> str:
         f"memory between kernels: {result.plan.total / mib:.1f} MiB,"
         f" {result.plan.unshared / mib:.1f} MiB if no place were shared"
     )
+    folds = len(result.manifest.folds)
+    lines += [f"{number_of(folds, 'folds')} of floats, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
@@ -125,6 +135,7 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "calls": len(manifest.nodes),
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
+        "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},
     }

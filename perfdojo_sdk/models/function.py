@@ -76,8 +76,8 @@ class _Function:
         inputs = ", ".join(value.text for value in self.graph.inputs)
         outputs = ", ".join(value.text for value in self.graph.outputs)
         yield f"/* The whole model: {inputs or 'nothing'} -> {outputs}."
-        yield " * weights: the data of weights.safetensors, behind 8 bytes with the size of its head and the head;"
-        yield " * map the file. Outputs overlap nothing. Beside the statuses of kernels, it returns"
+        yield " * weights: the data of weights.safetensors, which follows 8 bytes with the size of a head and"
+        yield " * the head; map the file. Outputs overlap nothing. It returns what kernels return, and"
         yield f" * {FIRST_CHECK} or more when an input holds a value that the model does not allow. */"
 
     def _parameters(self) -> str:

@@ -57,6 +57,14 @@ class CheckEntry(Strict):
     origin: str = Field("", max_length=1024)
 
 
+class FoldEntry(Strict):
+    """A declared law by which floats were computed when the model was built, in float64 and rounded once."""
+
+    law: str = Field(max_length=1024)
+    where: str = Field(max_length=1024)
+    what: str = Field(max_length=1024)
+
+
 class EdgeEntry(Strict):
     """An array between two nodes of the original model, and the verdict whether one kernel holds both."""
 
@@ -90,6 +98,7 @@ class ModelManifest(Strict):
     weights_sha256: Sha256
     checks: tuple[CheckEntry, ...] = ()
     edges: tuple[EdgeEntry, ...] = ()
+    folds: tuple[FoldEntry, ...] = ()
     symbol: Identifier | Literal[""] = ""
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256

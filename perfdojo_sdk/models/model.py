@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
+from perfdojo_sdk.graph.memory import ALIGNMENT
 from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -139,9 +141,10 @@ class Model:
         arrays = [self._input(name, inputs) for name in self.manifest.inputs]
         if self._function is None:
             return self._by_kernels(dict(zip(self.manifest.inputs, arrays, strict=True)), threads)
-        made = [aligned_empty(*self._types[name]) for name in self.manifest.outputs]
-        self._function([*arrays, *made], thread_count(threads))
-        return made
+        made = [_fresh(*self._types[name]) for name in self.manifest.outputs]
+        pointers = [array.__array_interface__["data"][0] for array in arrays]
+        self._function([*pointers, *[address for _, address in made]], thread_count(threads))
+        return [array for array, _ in made]
 
     def _by_kernels(self, arrays: dict[str, Array], threads: int | None) -> list[Array]:
         """The outputs, by one call for each kernel: for libraries that have no function of the model."""
@@ -208,19 +211,26 @@ class _Function:
         self._weights = base_of(weights)
         self._needed: dict[int, int] = {}
 
-    def __call__(self, arrays: Sequence[Array], threads: int) -> None:
-        """Compute into the outputs, which are the last of the arrays."""
+    def __call__(self, pointers: Sequence[int], threads: int) -> None:
+        """Compute into the outputs, whose addresses are the last."""
         needed = self._needed.get(threads)
         if needed is None:
             needed = self._needed[threads] = int(self._bytes(threads))
         space = own_workspace(needed)
-        pointers = [array.__array_interface__["data"][0] for array in (*arrays, space)]
-        pointers.insert(-1, self._weights)
-        status = self._run(*pointers, space.nbytes, threads)
+        place = space.__array_interface__["data"][0]
+        status = self._run(*pointers, self._weights, place, space.nbytes, threads)
         if status >= FIRST_CHECK and status - FIRST_CHECK < len(self.manifest.checks):
             raise forbidden(self.manifest, status - FIRST_CHECK)
         if status:
             raise failed(self.manifest.name, status)
+
+
+def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
+    """An uninitialised array that starts on a cache line, and its address."""
+    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    address: int = raw.__array_interface__["data"][0]
+    start = -address % ALIGNMENT
+    return np.ndarray(shape, dtype, raw, start), address + start
 
 
 def base_of(weights: Mapping[str, Array]) -> int:

@@ -19,6 +19,7 @@ from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
+from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Graph, Value
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
@@ -40,6 +41,7 @@ from perfdojo_sdk.models.manifest import (
     WEIGHTS,
     CheckEntry,
     EdgeEntry,
+    FoldEntry,
     ModelManifest,
     NodeEntry,
     ValueEntry,
@@ -103,11 +105,13 @@ def optimise(
     settings: Settings | None = None,
     observer: Observer | None = None,
     fuse: bool = True,
+    freeze: bool = False,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
-    with the graph as it was given.
+    with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
+    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -117,6 +121,7 @@ def optimise(
     if refused:
         raise refused[0][1]
     given, graph = graph, without_duplicates(graph)
+    graph, folds = folded(graph) if freeze else (graph, ())
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
     memory = plan_memory(graph)
@@ -134,7 +139,7 @@ def optimise(
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, memory, plan, result, directory)
+    manifest = _manifest(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
     checks = _checked(graph, given, load_model(directory))
@@ -188,6 +193,7 @@ def _manifest(
     graph: Graph,
     memory: MemoryPlan,
     plan: FusionPlan,
+    folds: Sequence[Fold],
     result: BuildResult | None,
     directory: Path,
 ) -> ModelManifest:
@@ -208,6 +214,7 @@ def _manifest(
         constants=tuple(graph.constants),
         checks=tuple(CheckEntry(value=c.value, what=c.what, origin=c.origin[:1024]) for c in graph.checks),
         edges=tuple(map(edge_entry, plan.edges)),
+        folds=tuple(FoldEntry(law=f.law, where=f.where[:1024], what=f.what[:1024]) for f in folds),
         symbol=_symbol(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
