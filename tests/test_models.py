@@ -22,7 +22,7 @@ from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models import optimise as building
-from perfdojo_sdk.models.model import Model
+from perfdojo_sdk.models.model import Model, base_of
 from perfdojo_sdk.models.optimise import kernels_of
 from perfdojo_sdk.models.tensors import read_tensors, write_tensors
 from perfdojo_sdk.plugins import load_plugins
@@ -61,6 +61,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         import perfdojo_toy
 
         plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
+        # The toy's own packager links no function of a model; the index test below goes without it.
+        patch.setattr(type(plugins), "packager", lambda self, target: None)
         folder = tmp_path_factory.mktemp("network")
         graph = lower(network()).graph
         assert graph is not None
@@ -68,6 +70,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings, fuse=False)
         assert len(result.checks) == 2
         yield folder
+
+
+def test_weights_that_lie_otherwise_are_refused(model: Model) -> None:
+    weights = {name: np.array(array) for name, array in read_tensors_of(model).items()}
+    with pytest.raises(LibraryError, match="do not lie"):
+        base_of(weights)
 
 
 @pytest.fixture
@@ -90,6 +98,37 @@ def test_equal_kernels_are_built_once(model: Model) -> None:
     assert len(kernels) == 3 and len(set(kernels)) == 2
     graph = lower(network()).graph
     assert graph is not None and {k.name for k in kernels_of(graph)} == set(kernels)
+
+
+def test_one_function_in_c_gives_the_bits_of_the_kernels(model: Model, built: Path, tmp_path: Path) -> None:
+    assert model.manifest.symbol == "pd_model_network"
+    (header,) = (built / "library" / "include").glob("*.h")
+    prototype = "int pd_model_network(const float *x0, float *y0, int64_t *y1, const void *weights,"
+    assert prototype in header.read_text()
+    apart = perfdojo_sdk.load_model(changed(built, tmp_path, lambda d: d.update(symbol="")))
+    assert all((one == other).all() for one, other in zip(model(X), apart(X), strict=True))
+
+
+def test_the_function_refuses_a_small_workspace(model: Model) -> None:
+    library = perfdojo_sdk.load_library(model.directory / "library")
+    run, needed = library.function(model.manifest.symbol, 4)
+    y, n, space = np.zeros((1, 12), np.float32), np.zeros(2, np.int64), np.zeros(1 << 20, np.uint8)
+    weights = b"".join(a.tobytes() for _, a in sorted(read_tensors_of(model).items(), key=wide_first))
+    held = np.frombuffer(weights, np.uint8).copy()
+    places = [a.ctypes.data for a in (X, y, n, held, space)]
+    bytes_ = needed(1)
+    assert run(*places, bytes_ - 1, 1) == 1 and not y.any()
+    assert run(*places, bytes_, 1) == 0 and np.allclose(y, expected(X), rtol=1e-5, atol=1e-6)
+    assert n.tolist() == [3, 6]
+
+
+def read_tensors_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
+    return read_tensors(model.directory / "weights.safetensors", model.directory)
+
+
+def wide_first(item: tuple[str, np.ndarray[Any, Any]]) -> tuple[int, str]:
+    """The order of the file."""
+    return -item[1].dtype.itemsize, item[0]
 
 
 def test_outputs_belong_to_the_caller(model: Model) -> None:
@@ -186,15 +225,15 @@ def test_changed_or_missing_files_are_refused(built: Path, tmp_path: Path) -> No
         perfdojo_sdk.load_model(tmp_path)
 
 
-def test_a_wrong_package_is_found(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_package_is_found(built: Path) -> None:
     """One whose arrays lie on each other although both are needed."""
     model, graph = perfdojo_sdk.load_model(built), lower(network()).graph
     assert graph is not None
     offsets = dict.fromkeys(model.manifest.offsets, 0)
-    wrong = model.manifest.model_copy(update={"offsets": offsets})
-    monkeypatch.setattr(model, "manifest", wrong)
+    wrong = model.manifest.model_copy(update={"offsets": offsets, "symbol": ""})
+    library = perfdojo_sdk.load_library(built / "library")
     with pytest.raises(DojoError, match="overlap|differs"):
-        building._checked(graph, graph, model)
+        building._checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
 
 
 # -- weights -------------------------------------------------------------------------------------------
