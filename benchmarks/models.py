@@ -8,8 +8,8 @@ then its largest and mean error against the network in float64 stand beside thos
 latency beside PyTorch eager and ``torch.compile``, and ONNX Runtime and OpenVINO where they are installed.
 All run on the same number of threads, in turns. ``--plan`` builds nothing: it prints how many nodes become
 how many kernels, and what fusion spares (estimated). Finished kernels are kept in the folder of ``--state``;
-after an interruption the same command goes on. The exit code is 4 if an error is more than four times PyTorch's,
-or the largest outputs stand elsewhere.
+after an interruption the same command goes on. The exit code is 4 if an error is more than four times
+PyTorch's, or the largest outputs stand elsewhere.
 """
 
 from __future__ import annotations

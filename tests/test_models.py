@@ -353,3 +353,37 @@ def test_an_index_beyond_its_array_is_reported_by_the_model(
         with pytest.raises(ArgumentValueError) as refused:
             model(x, np.array([0, 1, wrong, 2, 3]))
         assert refused.value.code == "PD-O016" and "node rows" in refused.value.what
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_a_model_that_needs_too_much_memory_is_refused_before_it_is_built(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    refused = cli("optimize", "m.onnx", "--max-memory", "200", plugins="toy")
+    clear(refused, 1, "PD-O031")
+    assert "weights 112" in refused.err and not (tmp_path / "build").exists()
+
+
+def test_temporaries_of_kernels_count_as_memory() -> None:
+    building.refuse_beyond(building.Peak(1, 2, 3, 4), 10)
+    with pytest.raises(building.ModelError, match="needs 10 bytes, more than 9"):
+        building.refuse_beyond(building.Peak(1, 2, 3, 4), 9)
+
+
+def test_explain_plan_prints_a_verdict_for_each_array(
+    cli: Callable[..., Outcome], built: Path, tmp_path: Path
+) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    shown = cli("explain-plan", "m.onnx", "--json", plugins="toy")
+    assert shown.code == 0 and [e["fused"] for e in shown.data["edges"]] == [True, True]
+    assert shown.data["edges"][0]["bytes"] == 2 * 3 * 4 * 4 and shown.data["edges"][0]["seconds"] > 0
+    text = cli("explain-plan", "m.onnx", plugins="toy")
+    assert "2 of 2 arrays stay inside of a kernel" in text.out and "product" in text.out
+    apart = cli("explain-plan", str(built), plugins="toy")
+    assert apart.code == 0 and "no kernel reads" in apart.out
+    onnx.save(network("rows"), tmp_path / "open.onnx")
+    assert cli("explain-plan", "open.onnx", "--input", "x=f32[5,6]", plugins="toy").code == 0
+    clear(cli("explain-plan", str(tmp_path), plugins="toy"), 1, "PD-O010")

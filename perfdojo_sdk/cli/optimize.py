@@ -47,6 +47,10 @@ def command(
             " laws, in float64, rounded once.",
         ),
     ] = False,
+    most: Annotated[
+        int | None,
+        typer.Option("--max-memory", min=1, metavar="BYTES", help="Refuse a model whose call needs more."),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -83,7 +87,7 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze)
+    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
     emit(_text(result), _data(result), as_json)
 
 
@@ -113,11 +117,11 @@ def _text(result: ModelResult) -> str:
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
-    mib = 2**20
-    lines.append(
-        f"memory between kernels: {result.plan.total / mib:.1f} MiB,"
-        f" {result.plan.unshared / mib:.1f} MiB if no place were shared"
-    )
+    mib, peak = 2**20, result.peak
+    parts = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
+    parts += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
+    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({parts})")
+    lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
     folds = len(result.manifest.folds)
     lines += [f"{number_of(folds, 'folds')} of floats, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
@@ -135,6 +139,7 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "calls": len(manifest.nodes),
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
+        "peak_bytes": result.peak.total,
         "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},

@@ -7,7 +7,7 @@ is built, all kernels that the target does not generate are listed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -61,6 +61,23 @@ class ModelError(DojoError):
 
 
 @dataclass(frozen=True)
+class Peak:
+    """Bytes that a call needs at most, by what they are for."""
+
+    weights: int
+    interface: int
+    """Inputs and outputs."""
+    between: int
+    """Arrays between kernels."""
+    inside: int = 0
+    """Temporaries of the kernel that has the most; the library says it once it is built."""
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.interface + self.between + self.inside
+
+
+@dataclass(frozen=True)
 class ModelResult:
     """A model that was built."""
 
@@ -71,6 +88,7 @@ class ModelResult:
     plan: MemoryPlan
     checks: tuple[str, ...]
     """The checks that the whole model passed, in words."""
+    peak: Peak
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -106,12 +124,14 @@ def optimise(
     observer: Observer | None = None,
     fuse: bool = True,
     freeze: bool = False,
+    max_memory: int | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
     with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
-    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each.
+    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
+    may need; a model that needs more is refused, before anything is built if that is known by then.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -125,6 +145,8 @@ def optimise(
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
     memory = plan_memory(graph)
+    peak = peak_of(graph, memory)
+    refuse_beyond(peak, max_memory)
     result = None
     kernels = kernels_of(graph)
     if kernels:
@@ -138,6 +160,13 @@ def optimise(
             what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
+    if symbol := _symbol(graph, result):
+        threads = (settings or Settings()).threads
+        needed = load_library(directory / LIBRARY).function(
+            symbol, len(graph.inputs) + len(graph.outputs) + 1
+        )
+        peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
+        refuse_beyond(peak, max_memory)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
     manifest = _manifest(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
@@ -148,7 +177,7 @@ def optimise(
         "package": packaged - built,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, memory, checks, seconds)
+    return ModelResult(directory, manifest, result, memory, checks, peak, seconds)
 
 
 def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
@@ -175,6 +204,22 @@ def edge_entry(edge: Edge) -> EdgeEntry:
         bytes=edge.bytes,
         seconds=edge.seconds,
     )
+
+
+def peak_of(graph: Graph, memory: MemoryPlan) -> Peak:
+    """What a call needs beside the temporaries of kernels."""
+    weights = sum(array.nbytes for array in graph.constants.values())
+    return Peak(weights, sum(value.bytes for value in (*graph.inputs, *graph.outputs)), memory.total)
+
+
+def refuse_beyond(peak: Peak, most: int | None) -> None:
+    """:class:`ModelError` if a call needs more bytes than it may."""
+    if most is None or peak.total <= most:
+        return
+    what = f"a call of the model needs {peak.total} bytes, more than {most}"
+    parts = f"weights {peak.weights}, inputs and outputs {peak.interface}"
+    why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside}"
+    raise ModelError("PD-O031", what, why=why, hint="give it a smaller batch, or allow more")
 
 
 def weight_places(graph: Graph) -> dict[str, int]:
