@@ -52,7 +52,7 @@ FACTOR = 4.0
 
 @dataclass(frozen=True)
 class Planned:
-    """What the passes over the graph make of a model."""
+    """A model before and after the passes over its graph."""
 
     name: str
     nodes: int

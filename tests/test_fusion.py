@@ -251,7 +251,7 @@ def twice(b: Builder) -> Value:
 
 
 def around(b: Builder) -> Value:
-    """From the steps to the sum leads another way, through a transpose and back."""
+    """Another way from the steps to the sum, through a transpose and back."""
     x = elementwise.relu(b, b.input("x", (8, 8), "f32"))
     other = movement.transpose(b, movement.transpose(b, x, (1, 0)), (1, 0))
     return add(b, x, other)

@@ -1,4 +1,4 @@
-"""What commands for models share: reading a model, the shapes that users give, and the refusal."""
+"""Reading of models for commands: the shapes that users give, and the refusal."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def edge_entry(edge: Edge) -> EdgeEntry:
 
 
 def peak_of(graph: Graph, memory: MemoryPlan) -> Peak:
-    """What a call needs beside the temporaries of kernels."""
+    """The bytes of a call without the temporaries of kernels."""
     weights = sum(array.nbytes for array in graph.constants.values())
     return Peak(weights, sum(value.bytes for value in (*graph.inputs, *graph.outputs)), memory.total)
 
