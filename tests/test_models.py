@@ -18,6 +18,8 @@ from onnx import TensorProto, helper, numpy_helper
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.lowering import lower
+from perfdojo_sdk.graph.refusals import Reason, Refused
+from perfdojo_sdk.graph.running import interpreted
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
@@ -353,6 +355,37 @@ def test_an_index_beyond_its_array_is_reported_by_the_model(
         with pytest.raises(ArgumentValueError) as refused:
             model(x, np.array([0, 1, wrong, 2, 3]))
         assert refused.value.code == "PD-O016" and "node rows" in refused.value.what
+
+
+# -- models that are too large for the interpreter ---------------------------------------------------
+
+
+class Plain:
+    """An executor as those of compiled kernels; ``wrong`` adds to each result, ``slow`` has no time."""
+
+    def __init__(self, wrong: float = 0, slow: bool = False) -> None:
+        self.wrong, self.slow = wrong, slow
+
+    def prepare(self, programs: Any) -> None:
+        if self.slow:
+            raise Refused(Reason.TARGET, "it ran longer than 60 s")
+
+    def __call__(self, program: Any, inputs: Any) -> Any:
+        return [array + np.float32(self.wrong) for array in interpreted(program, inputs)]
+
+
+def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "MOST_INTERPRETED", 0)
+    graph = lower(network()).graph
+    assert graph is not None
+
+    def checked(plain: Plain) -> str:
+        return building._checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
+
+    assert checked(Plain()) == "agrees with the model as it was given, node by node in plain code"
+    assert "ran longer" in checked(Plain(slow=True))
+    with pytest.raises(DojoError, match="plain code"):
+        checked(Plain(wrong=1))
 
 
 # -- memory ----------------------------------------------------------------------------------------

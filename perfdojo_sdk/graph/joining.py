@@ -159,16 +159,21 @@ def _rewritten(tree: Tree, rewrites: Mapping[str, Rewrite]) -> Tree:
     return _in_scopes(tree, rewrites, ())
 
 
-def _in_scopes(tree: Tree, rewrites: Mapping[str, Rewrite], forms: tuple[AffineExpr, ...]) -> Tree:
-    """The tree with other accesses, without loops of one iteration; ``forms[l]`` replaces ``{l}``."""
+def _in_scopes(
+    tree: Tree, rewrites: Mapping[str, Rewrite], forms: tuple[AffineExpr, ...], leading: bool = True
+) -> Tree:
+    """The tree with other accesses, without the loops of one iteration that are ``leading``: around all of
+    the nest. Those of a sum stay, since plans for sums count on them. ``forms[l]`` replaces ``{l}``."""
     if isinstance(tree, Statement):
         return _statement(tree, rewrites, forms)
     depth = sum(1 for form in forms if form.terms)
-    single = tree.size == 1 and not tree.suffix and len(tree.body) == 1 and _unguarded(tree, len(forms))
+    leading = leading and len(tree.body) == 1
+    single = leading and tree.size == 1 and not tree.suffix and _unguarded(tree, len(forms))
     if single and (depth or isinstance(tree.body[0], Scope)):
         return _in_scopes(tree.body[0], rewrites, (*forms, AffineExpr()))
     inside = (*forms, LEVELS[depth])
-    return Scope(tree.size, tuple(_in_scopes(child, rewrites, inside) for child in tree.body), tree.suffix)
+    body = tuple(_in_scopes(child, rewrites, inside, leading) for child in tree.body)
+    return Scope(tree.size, body, tree.suffix)
 
 
 def _unguarded(tree: Scope, level: int) -> bool:

@@ -6,7 +6,7 @@ is built, all kernels that the target does not generate are listed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +35,7 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.function import FILE as UNIT
 from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
+from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import (
     FILE,
     LIBRARY,
@@ -54,6 +55,8 @@ from perfdojo_sdk.verify.reduced import statement_instances
 
 #: Most statement instances of a model that the interpreter runs, to compare results with it.
 MOST_INTERPRETED = 300_000
+#: Most statement instances of a model that plain code runs, for the same purpose.
+MOST_COMPILED = 2 * 10**10
 
 
 class ModelError(DojoError):
@@ -171,7 +174,7 @@ def optimise(
     manifest = _manifest(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(graph, given, load_model(directory))
+    checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -292,9 +295,12 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
     return found
 
 
-def _checked(graph: Graph, given: Graph, model: Model) -> tuple[str, ...]:
+def _checked(
+    graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
+) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
-    that was ``given``; each kernel was verified by itself."""
+    that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
+    models that are too large for the interpreter."""
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -306,9 +312,20 @@ def _checked(graph: Graph, given: Graph, model: Model) -> tuple[str, ...]:
         alone = run_graph(graph, inputs, _by_library(load_library(model.directory / LIBRARY)))
         _compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
-    if sum(statement_instances(n.program) for n in given.nodes) <= MOST_INTERPRETED:
+    instances = sum(statement_instances(n.program) for n in given.nodes)
+    if instances <= MOST_INTERPRETED:
         _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
         checks.append("agrees with the interpreter on the model as it was given")
+    elif plain is not None and instances <= MOST_COMPILED:
+        try:
+            execute = plain()
+            execute.prepare(given.programs)
+            expected = run_graph(given, inputs, execute)
+        except Refused as refused:
+            checks.append(f"was not compared with plain code of each node: {refused.what}")
+        else:
+            _compare("plain code of each node", found, expected, exact=False)
+            checks.append("agrees with the model as it was given, node by node in plain code")
     return tuple(checks)
 
 
