@@ -123,7 +123,7 @@ def _text(result: ModelResult) -> str:
     lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({parts})")
     lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
     folds = len(result.manifest.folds)
-    lines += [f"{number_of(folds, 'folds')} of floats, listed in model.json"] if folds else []
+    lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")

@@ -63,12 +63,12 @@ def joined(graph: Graph, nodes: Sequence[Node], kept: frozenset[str]) -> Node:
             if home in arrays:
                 rewrites[array] = _reshaped(arrays[home], graph.values[value].shape, shapes[home])
             else:
-                rewrites[array] = _named(inputs.setdefault(value, f"x{len(inputs)}"))
+                rewrites[array] = named(inputs.setdefault(value, f"x{len(inputs)}"))
         for buffer in program.buffers:
             for array in buffer.arrays:
                 if array not in rewrites:
                     own.append(_buffer(f"u{len(own)}", buffer.dtype, buffer.shape))
-                    rewrites[array] = _named(own[-1].name)
+                    rewrites[array] = named(own[-1].name)
         body += [_rewritten(tree, rewrites) for tree in program.body]
     made = Program(
         joined_name([node.program for node in nodes]),
@@ -118,14 +118,15 @@ def _common(shapes: Sequence[Shape]) -> Shape:
     return tuple(after // before for before, after in zip(ends, ends[1:])) or (1,)
 
 
-def _named(name: str) -> Rewrite:
+def named(name: str) -> Rewrite:
+    """Accesses as those of the array ``name``."""
     return lambda access: Access(name, access.subscripts)
 
 
 def _reshaped(name: str, shape: Shape, home: Shape) -> Rewrite:
     """Accesses of ``shape`` as those of the array ``name``, whose shape ``home`` is coarser or the same."""
     if shape == home:
-        return _named(name)
+        return named(name)
     ends = list(accumulate(home, mul, initial=1))
     groups: list[list[int]] = [[] for _ in home]
     place, product = 0, 1
@@ -165,7 +166,7 @@ def _in_scopes(
     """The tree with other accesses, without the loops of one iteration that are ``leading``: around all of
     the nest. Those of a sum stay, since plans for sums count on them. ``forms[l]`` replaces ``{l}``."""
     if isinstance(tree, Statement):
-        return _statement(tree, rewrites, forms)
+        return rewritten_statement(tree, rewrites, forms)
     depth = sum(1 for form in forms if form.terms)
     leading = leading and len(tree.body) == 1
     single = leading and tree.size == 1 and not tree.suffix and _unguarded(tree, len(forms))
@@ -181,9 +182,11 @@ def _unguarded(tree: Scope, level: int) -> bool:
     return not any(level in form.levels for leaf in tree.leaves for form in leaf.statement.guard)
 
 
-def _statement(
+def rewritten_statement(
     statement: Statement, rewrites: Mapping[str, Rewrite], forms: tuple[AffineExpr, ...]
 ) -> Statement:
+    """The statement with other accesses, for each array those of its rewrite; ``forms[l]`` replaces ``{l}``."""
+
     def form_of(form: AffineExpr) -> AffineExpr:
         found = AffineExpr.of({}, form.constant)
         for level, coefficient in form.terms:

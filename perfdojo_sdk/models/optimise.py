@@ -49,6 +49,7 @@ from perfdojo_sdk.models.manifest import (
     as_json,
 )
 from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.panels import with_panels
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
@@ -147,6 +148,9 @@ def optimise(
     graph, folds = folded(graph) if freeze else (graph, ())
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
+    if freeze:
+        graph, layouts = with_panels(graph, target)
+        folds = (*folds, *layouts)
     memory = plan_memory(graph)
     peak = peak_of(graph, memory)
     refuse_beyond(peak, max_memory)
