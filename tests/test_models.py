@@ -18,11 +18,13 @@ from onnx import TensorProto, helper, numpy_helper
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.lowering import lower
+from perfdojo_sdk.graph.refusals import Reason, Refused
+from perfdojo_sdk.graph.running import interpreted
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models import optimise as building
-from perfdojo_sdk.models.model import Model
+from perfdojo_sdk.models.model import Model, base_of
 from perfdojo_sdk.models.optimise import kernels_of
 from perfdojo_sdk.models.tensors import read_tensors, write_tensors
 from perfdojo_sdk.plugins import load_plugins
@@ -55,19 +57,27 @@ def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The network for the toy target, with a search that plays nothing."""
+    """The network for the toy target, each node a kernel, with a search that plays nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
         import perfdojo_toy
 
         plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
+        # The toy's own packager links no function of a model; the index test below goes without it.
+        patch.setattr(type(plugins), "packager", lambda self, target: None)
         folder = tmp_path_factory.mktemp("network")
         graph = lower(network()).graph
         assert graph is not None
         settings = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
-        result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings)
+        result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings, fuse=False)
         assert len(result.checks) == 2
         yield folder
+
+
+def test_weights_that_lie_otherwise_are_refused(model: Model) -> None:
+    weights = {name: np.array(array) for name, array in read_tensors_of(model).items()}
+    with pytest.raises(LibraryError, match="do not lie"):
+        base_of(weights)
 
 
 @pytest.fixture
@@ -90,6 +100,37 @@ def test_equal_kernels_are_built_once(model: Model) -> None:
     assert len(kernels) == 3 and len(set(kernels)) == 2
     graph = lower(network()).graph
     assert graph is not None and {k.name for k in kernels_of(graph)} == set(kernels)
+
+
+def test_one_function_in_c_gives_the_bits_of_the_kernels(model: Model, built: Path, tmp_path: Path) -> None:
+    assert model.manifest.symbol == "pd_model_network"
+    (header,) = (built / "library" / "include").glob("*.h")
+    prototype = "int pd_model_network(const float *x0, float *y0, int64_t *y1, const void *weights,"
+    assert prototype in header.read_text()
+    apart = perfdojo_sdk.load_model(changed(built, tmp_path, lambda d: d.update(symbol="")))
+    assert all((one == other).all() for one, other in zip(model(X), apart(X), strict=True))
+
+
+def test_the_function_refuses_a_small_workspace(model: Model) -> None:
+    library = perfdojo_sdk.load_library(model.directory / "library")
+    run, needed = library.function(model.manifest.symbol, 4)
+    y, n, space = np.zeros((1, 12), np.float32), np.zeros(2, np.int64), np.zeros(1 << 20, np.uint8)
+    weights = b"".join(a.tobytes() for _, a in sorted(read_tensors_of(model).items(), key=wide_first))
+    held = np.frombuffer(weights, np.uint8).copy()
+    places = [a.ctypes.data for a in (X, y, n, held, space)]
+    bytes_ = needed(1)
+    assert run(*places, bytes_ - 1, 1) == 1 and not y.any()
+    assert run(*places, bytes_, 1) == 0 and np.allclose(y, expected(X), rtol=1e-5, atol=1e-6)
+    assert n.tolist() == [3, 6]
+
+
+def read_tensors_of(model: Model) -> dict[str, np.ndarray[Any, Any]]:
+    return read_tensors(model.directory / "weights.safetensors", model.directory)
+
+
+def wide_first(item: tuple[str, np.ndarray[Any, Any]]) -> tuple[int, str]:
+    """The order of the file."""
+    return -item[1].dtype.itemsize, item[0]
 
 
 def test_outputs_belong_to_the_caller(model: Model) -> None:
@@ -189,15 +230,15 @@ def test_changed_or_missing_files_are_refused(built: Path, tmp_path: Path) -> No
         perfdojo_sdk.load_model(tmp_path)
 
 
-def test_a_wrong_package_is_found(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_package_is_found(built: Path) -> None:
     """One whose arrays lie on each other although both are needed."""
     model, graph = perfdojo_sdk.load_model(built), lower(network()).graph
     assert graph is not None
     offsets = dict.fromkeys(model.manifest.offsets, 0)
-    wrong = model.manifest.model_copy(update={"offsets": offsets})
-    monkeypatch.setattr(model, "manifest", wrong)
+    wrong = model.manifest.model_copy(update={"offsets": offsets, "symbol": ""})
+    library = perfdojo_sdk.load_library(built / "library")
     with pytest.raises(DojoError, match="overlap|differs"):
-        building._checked(graph, model)
+        building._checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
 
 
 # -- weights -------------------------------------------------------------------------------------------
@@ -324,3 +365,68 @@ def test_indices_lengths_and_bits_that_are_data_pass_through_a_package(
         with pytest.raises(ArgumentValueError) as refused:
             model(x, np.array([0, 1, wrong, 2, 3]))
         assert refused.value.code == "PD-O016" and "node rows" in refused.value.what
+
+
+# -- models that are too large for the interpreter ---------------------------------------------------
+
+
+class Plain:
+    """An executor as those of compiled kernels; ``wrong`` adds to each result, ``slow`` has no time."""
+
+    def __init__(self, wrong: float = 0, slow: bool = False) -> None:
+        self.wrong, self.slow = wrong, slow
+
+    def prepare(self, programs: Any) -> None:
+        if self.slow:
+            raise Refused(Reason.TARGET, "it ran longer than 60 s")
+
+    def __call__(self, program: Any, inputs: Any) -> Any:
+        return [array + np.float32(self.wrong) for array in interpreted(program, inputs)]
+
+
+def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "MOST_INTERPRETED", 0)
+    graph = lower(network()).graph
+    assert graph is not None
+
+    def checked(plain: Plain) -> str:
+        return building._checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
+
+    assert checked(Plain()) == "agrees with the model as it was given, node by node in plain code"
+    assert "ran longer" in checked(Plain(slow=True))
+    with pytest.raises(DojoError, match="plain code"):
+        checked(Plain(wrong=1))
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def test_a_model_that_needs_too_much_memory_is_refused_before_it_is_built(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    refused = cli("optimize", "m.onnx", "--max-memory", "200", plugins="toy")
+    clear(refused, 1, "PD-O031")
+    assert "weights 112" in refused.err and not (tmp_path / "build").exists()
+
+
+def test_temporaries_of_kernels_count_as_memory() -> None:
+    building.refuse_beyond(building.Peak(1, 2, 3, 4), 10)
+    with pytest.raises(building.ModelError, match="needs 10 bytes, more than 9"):
+        building.refuse_beyond(building.Peak(1, 2, 3, 4), 9)
+
+
+def test_explain_plan_prints_a_verdict_for_each_array(
+    cli: Callable[..., Outcome], built: Path, tmp_path: Path
+) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    shown = cli("explain-plan", "m.onnx", "--json", plugins="toy")
+    assert shown.code == 0 and [e["fused"] for e in shown.data["edges"]] == [True, True]
+    assert shown.data["edges"][0]["bytes"] == 2 * 3 * 4 * 4 and shown.data["edges"][0]["seconds"] > 0
+    text = cli("explain-plan", "m.onnx", plugins="toy")
+    assert "2 of 2 arrays stay inside of a kernel" in text.out and "product" in text.out
+    apart = cli("explain-plan", str(built), plugins="toy")
+    assert apart.code == 0 and "no kernel reads" in apart.out
+    onnx.save(network("rows"), tmp_path / "open.onnx")
+    assert cli("explain-plan", "open.onnx", "--input", "x=f32[5,6]", plugins="toy").code == 0
+    clear(cli("explain-plan", str(tmp_path), plugins="toy"), 1, "PD-O010")

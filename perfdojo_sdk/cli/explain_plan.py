@@ -1,13 +1,17 @@
-"""``explain-plan``: what the target's expert decides for a kernel, with its reasons and numbers."""
+"""``explain-plan``: what the target's expert decides for a kernel, and which kernels of a model it joins."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for
+from perfdojo_sdk.cli.models import lowered, shapes_of, unsupported
+from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
@@ -15,19 +19,36 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.experts.balance import Share
     from perfdojo_sdk.hookspecs.services import Plan
+    from perfdojo_sdk.models.fusion import Edge
 
 
 def command(
-    source: SourceArgument,
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx), or the"
+            " folder of a model that was built.",
+        ),
+    ],
     target: TargetOption = "",
     threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Say how the work is shared.")] = 1,
+    given: Annotated[
+        list[str] | None,
+        typer.Option("--input", help="The shape of an input that a model leaves open: x=f32[8,3,224,224]."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print what the target's expert decides for a kernel and why, and how threads share its first game.
 
-    Nothing is compiled or run. Numbers are estimated from the target's figures. The exit code is 3 when the
-    target's expert does not tell.
+    For a model: for each array between two kernels, whether they become one, why, the bytes that are not
+    moved then, and their time. Nothing is compiled or run. Numbers are estimated from the target's figures.
+    The exit code is 3 when the target's expert does not tell.
     """
+    if is_model(source):
+        rows = _edges(source, target, given or [])
+        emit(_edges_text(source, rows), {"model": source, "edges": [asdict(row) for row in rows]}, as_json)
+        return
     from perfdojo_sdk.experts.balance import shares
     from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, ability
 
@@ -42,6 +63,53 @@ def command(
     shared = shares(plan.games[0].program, game.target.dialect, threads) if plan.games else ()
     name = game.program.name
     emit(_text(name, plan, shared, threads), _data(name, game.target.name, plan, shared, threads), as_json)
+
+
+def is_model(source: str) -> bool:
+    """True for a file of a model, and for the folder of one that was built."""
+    return source.lower().endswith(".onnx") or Path(source).is_dir()
+
+
+def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
+    """The verdicts on the arrays of a model: those that it was built by, or those for a target now."""
+    from perfdojo_sdk.graph.passes import without_duplicates
+    from perfdojo_sdk.models.fusion import Edge
+    from perfdojo_sdk.models.manifest import read_model_manifest
+    from perfdojo_sdk.models.optimise import plan_for
+    from perfdojo_sdk.plugins import load_plugins
+
+    if Path(source).is_dir():
+        return [Edge(**entry.model_dump()) for entry in read_model_manifest(Path(source)).edges]
+    graph, refusals, _ = lowered(Path(source), shapes_of(given))
+    if graph is None:
+        raise unsupported(Path(source).name, [(r.node, r.operator, r.what, r.reason.value) for r in refusals])
+    plugins = load_plugins(targets=[target] if target else None)
+    found = choose_target(plugins, target)
+    return list(plan_for(plugins, found, without_duplicates(graph)).edges)
+
+
+def _edges_text(source: str, edges: Sequence[Edge]) -> str:
+    rows = [
+        (
+            edge.value,
+            edge.producer,
+            edge.consumer,
+            "one kernel" if edge.fused else "apart",
+            edge.why,
+            f"{edge.bytes / 1024:.1f}",
+            f"{edge.seconds * 1e6:.1f}",
+        )
+        for edge in edges
+    ]
+    joined = [edge for edge in edges if edge.fused]
+    spared, time = sum(edge.bytes for edge in joined), sum(edge.seconds for edge in joined)
+    columns = ("array", "from", "to", "decision", "why", "KiB", "us")
+    lines = [
+        table(columns, rows) if rows else "no kernel reads what another one writes",
+        f"{Path(source).name}: {len(joined)} of {number_of(len(edges), 'arrays')} stay inside of a kernel",
+        f"estimated for one thread: {spared / 2**20:.2f} MiB are not moved, {time * 1e6:.0f} us are spared",
+    ]
+    return "\n".join(lines)
 
 
 def _text(kernel: str, plan: Plan, shared: tuple[Share, ...], threads: int) -> str:

@@ -12,17 +12,14 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.models import lowered, shapes_of, unsupported
 from perfdojo_sdk.cli.paths import output_option
-from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.frontends.onnx.lowering import Refusal
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.models.optimise import ModelResult
-
-_INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[0-9, ]*)\])")
 
 
 def command(
@@ -39,6 +36,21 @@ def command(
         int | None, typer.Option(min=1, metavar="BUDGET", help="Search, evaluating so many for each kernel.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
+    fuse: Annotated[
+        bool, typer.Option(help="Join kernels where that pays; `explain-plan MODEL` says where and why.")
+    ] = True,
+    freeze: Annotated[
+        bool,
+        typer.Option(
+            "--freeze",
+            help="Compute constants now, and fold scales such as batch normalisation into weights: declared"
+            " laws, in float64, rounded once.",
+        ),
+    ] = False,
+    most: Annotated[
+        int | None,
+        typer.Option("--max-memory", min=1, metavar="BYTES", help="Refuse a model whose call needs more."),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -53,7 +65,7 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    graph, refusals, operators = _lowered(Path(model), _shapes(given or []))
+    graph, refusals, operators = lowered(Path(model), shapes_of(given or []))
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
@@ -66,7 +78,7 @@ def command(
         raise typer.Exit(1 if rows else 0)
     if rows or graph is None:
         progress(table(("node", "operator", "what", "why"), rows, "not supported"))
-        raise _unsupported(Path(model).name, rows)
+        raise unsupported(Path(model).name, rows)
     settings = replace(Settings(), threads=threads or Settings().threads)
     if tune is not None:
         settings = replace(settings, search=AUTO, evaluations=tune)
@@ -75,40 +87,8 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer())
+    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
     emit(_text(result), _data(result), as_json)
-
-
-def _lowered(path: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, Sequence[Refusal], Any]:
-    try:
-        from perfdojo_sdk.frontends.onnx.lowering import lower
-    except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("onnx", "ml_dtypes", "google"):
-            raise
-        what = "models of ONNX need the package onnx"
-        raise UnavailableError("PD-O015", what, hint="pip install 'perfdojo-sdk[onnx]'") from None
-    lowered = lower(path, shapes)
-    return lowered.graph, lowered.refusals, lowered.operators
-
-
-def _unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
-    from perfdojo_sdk.core.errors import DojoError
-
-    kinds = sorted({row[3] for row in rows})
-    what = f"{number_of(len(rows), 'parts')} of {name} are not supported"
-    return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
-
-
-def _shapes(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
-    found = {}
-    for text in given:
-        match = _INPUT.fullmatch(text.strip())
-        sizes = [s.strip() for s in match["sizes"].split(",")] if match and match["sizes"].strip() else []
-        if match is None or not all(s.isdigit() and len(s) <= 12 for s in sizes):
-            raise typer.BadParameter(f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224]")
-        found[match["name"]] = tuple(map(int, sizes))
-    return found
 
 
 def _folder_name(model: str) -> str:
@@ -137,11 +117,13 @@ def _text(result: ModelResult) -> str:
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
-    mib = 2**20
-    lines.append(
-        f"memory between kernels: {result.plan.total / mib:.1f} MiB,"
-        f" {result.plan.unshared / mib:.1f} MiB if no place were shared"
-    )
+    mib, peak = 2**20, result.peak
+    parts = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
+    parts += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
+    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({parts})")
+    lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
+    folds = len(result.manifest.folds)
+    lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
@@ -157,6 +139,8 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "calls": len(manifest.nodes),
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
+        "peak_bytes": result.peak.total,
+        "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},
     }

@@ -20,11 +20,27 @@ SUFFIXES = {"shared_object": "so"}
 
 
 @dataclass(frozen=True)
+class Unit:
+    """Code beside the kernels of a library that calls them."""
+
+    file: str
+    code: str
+    prototypes: tuple[str, ...]
+    """Lines of the header."""
+
+
+@dataclass(frozen=True)
 class CPackager:
     """Links all kernels into ``lib/libNAME`` and describes them in ``include/NAME.h``."""
 
+    unit: Unit | None = None
+    """Code that is linked with them."""
+
     def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
         units = {f"{kernel.name}.c": kernel.source.code for kernel in kernels}
+        unit = self.unit
+        if unit is not None:
+            units[unit.file] = unit.code
         comment = f"/* Links the kernels of {name} into one file; each is a unit of its own. */\n"
         together = KernelSource(
             symbol=name,
@@ -38,13 +54,16 @@ class CPackager:
         if isinstance(artifact, Failure):
             return artifact
         suffix = SUFFIXES.get(artifact.kind, artifact.kind)
-        files = (
-            PackagedFile("header", f"include/{name}.h", header(name, kernels).encode()),
+        text = header(name, kernels, unit.prototypes if unit else ())
+        files = [
+            PackagedFile("header", f"include/{name}.h", text.encode()),
             PackagedFile(
                 artifact.kind, f"lib/lib{name}.{suffix}", artifact.content, tuple(k.name for k in kernels)
             ),
-        )
-        return Package(files, artifact.toolchain)
+        ]
+        if unit is not None:
+            files.append(PackagedFile("source", f"src/{unit.file}", unit.code.encode()))
+        return Package(tuple(files), artifact.toolchain)
 
 
 def shared_support(kernels: Sequence[Packable]) -> Mapping[str, str]:
@@ -60,12 +79,13 @@ def shared_support(kernels: Sequence[Packable]) -> Mapping[str, str]:
     return files
 
 
-def header(name: str, kernels: Sequence[Packable]) -> str:
-    """The C header of a library."""
+def header(name: str, kernels: Sequence[Packable], more: Sequence[str] = ()) -> str:
+    """The C header of a library; ``more``: lines for other functions than kernels."""
     guard = f"{name.upper()}_H"
     prototypes = [line for kernel in kernels for line in [*_prototype(kernel), ""]]
+    prototypes += [*more, ""] if more else []
     arrays = [array for kernel in kernels for array in (*kernel.source.inputs, *kernel.source.outputs)]
-    integers = any(_type(array).endswith("_t") for array in arrays)
+    integers = any("_t" in line for line in more) or any(_type(array).endswith("_t") for array in arrays)
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         *(_ABOUT_IN_OUT if any(map(_changes_in_place, kernels)) else ()),
@@ -119,8 +139,12 @@ def _prototype(kernel: Packable) -> list[str]:
 
 
 def _type(array: ArraySpec) -> str:
-    """The type of an array's elements for callers, to whom f16 and bf16 are bits."""
-    return "uint16_t" if array.dtype in ("f16", "bf16") else C_TYPES.get(array.dtype, "void")
+    return c_type(array.dtype)
+
+
+def c_type(dtype: str) -> str:
+    """The type of elements for callers, to whom f16 and bf16 are bits."""
+    return "uint16_t" if dtype in ("f16", "bf16") else C_TYPES.get(dtype, "void")
 
 
 def _described(array: ArraySpec) -> str:

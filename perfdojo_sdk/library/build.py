@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from perfdojo_sdk.codegen.packaging import Unit
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.core.files import holder, open_lock, refuse_links, try_lock
 from perfdojo_sdk.game import Game
@@ -105,6 +106,7 @@ def build_library(
     make_builder: MakeBuilder = builder_here,
     force: bool = False,
     start_over: bool = False,
+    unit: Unit | None = None,
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``, and keep the other kernels of a library there.
 
@@ -112,7 +114,8 @@ def build_library(
     ``start_over``, existing kernels that are not among ``kernels`` are removed.
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: the file or URL of the records; by default a file in ``directory``.
-    ``make_builder``: decides where kernels are built, by default on this machine.
+    ``make_builder``: decides where kernels are built, by default on this machine. ``unit``: code in C that
+    calls the kernels.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
     not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
     kernels are kept.
@@ -150,7 +153,7 @@ def build_library(
             fates = dict(merged.fates)
             observer.packaging(len(merged.kernels))
             with spent.on("packaging"):
-                manifest = package(builder.context, merged.kernels, directory)
+                manifest = package(builder.context, merged.kernels, directory, unit)
             plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)
 

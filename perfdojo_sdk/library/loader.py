@@ -150,7 +150,7 @@ class Library:
     """A library with its operators as attributes; :attr:`manifest` describes them."""
 
     def __init__(self, directory: Path, manifest: Manifest, code: ctypes.CDLL) -> None:
-        self.directory, self.manifest = directory, manifest
+        self.directory, self.manifest, self._code = directory, manifest, code
         groups: dict[str, list[_Function]] = {}
         for entry in manifest.kernels:
             function = _Function(entry, code)
@@ -168,6 +168,10 @@ class Library:
     def __getitem__(self, name: str) -> Operator:
         """An operator whose name is no attribute, or is taken by one."""
         return self.__getattr__(name)
+
+    def function(self, symbol: str, arrays: int) -> tuple[Any, Any]:
+        """A function in C of so many arrays, and the one for the bytes of its workspace."""
+        return _functions(self._code, symbol, f"{symbol}_workspace_bytes", arrays)
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._operators]
@@ -272,14 +276,8 @@ class _Function:
         missing = [a.dtype for a in (*entry.inputs, *entry.outputs) if a.dtype not in (*NUMPY, *ML_DTYPES)]
         if missing:
             raise LibraryError("PD-L008", f"{entry.name} has arrays of {missing[0]}, which NumPy lacks")
-        pointers = [ctypes.c_void_p] * (len(entry.inputs) + len(entry.outputs) + 1)
-        try:
-            self._run, self._bytes = code[entry.symbol], code[entry.workspace_symbol]
-        except AttributeError as error:
-            raise LibraryError("PD-L005", f"the shared object lacks {entry.symbol}", why=str(error)) from None
-        self._run.argtypes = [*pointers, ctypes.c_size_t, ctypes.c_int]
-        self._run.restype = ctypes.c_int
-        self._bytes.argtypes, self._bytes.restype = [ctypes.c_int], ctypes.c_size_t
+        arrays = len(entry.inputs) + len(entry.outputs)
+        self._run, self._bytes = _functions(code, entry.symbol, entry.workspace_symbol, arrays)
 
     @property
     def signature(self) -> str:
@@ -329,7 +327,7 @@ class _Function:
         """The caller's workspace, or this Python thread's own; empty when none is needed."""
         needed = self.workspace_bytes(threads)
         if given is None:
-            return [("workspace", _own_workspace(needed))] if needed else []
+            return [("workspace", own_workspace(needed))] if needed else []
         array = writable_view(given, "workspace")
         check_layout(array, "workspace", written=True)
         if array.nbytes < needed:
@@ -366,11 +364,23 @@ class BoundCall:
         """Compute; returns the output."""
         status = self._run(*self._arguments)
         if status:
-            raise _failed(self.name, status)
+            raise failed(self.name, status)
         return self._result
 
     def __repr__(self) -> str:
         return f"<{self.name}, bound>"
+
+
+def _functions(code: ctypes.CDLL, symbol: str, workspace_symbol: str, arrays: int) -> tuple[Any, Any]:
+    """A function of so many arrays, a workspace, its bytes and threads; and the one for these bytes."""
+    try:
+        run, needed = code[symbol], code[workspace_symbol]
+    except AttributeError as error:
+        raise LibraryError("PD-L005", f"the shared object lacks {symbol}", why=str(error)) from None
+    run.argtypes = [*[ctypes.c_void_p] * (arrays + 1), ctypes.c_size_t, ctypes.c_int]
+    run.restype = ctypes.c_int
+    needed.argtypes, needed.restype = [ctypes.c_int], ctypes.c_size_t
+    return run, needed
 
 
 def _same(one: Array, other: Array) -> bool:
@@ -378,7 +388,7 @@ def _same(one: Array, other: Array) -> bool:
     return one.ctypes.data == other.ctypes.data and one.nbytes == other.nbytes
 
 
-def _failed(name: str, status: int) -> LibraryError:
+def failed(name: str, status: int) -> LibraryError:
     """The meaning of a kernel's status."""
     if status == OTHER_PROCESSOR:
         what = f"this processor cannot run {name}"
@@ -390,7 +400,7 @@ def _failed(name: str, status: int) -> LibraryError:
 _thread = threading.local()
 
 
-def _own_workspace(needed: int) -> Array:
+def own_workspace(needed: int) -> Array:
     """Scratch memory of this Python thread; grows to the largest need and is reused."""
     buffer: Array | None = getattr(_thread, "workspace", None)
     if buffer is None or buffer.nbytes < needed:

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 import perfdojo_sdk
-from perfdojo_sdk.codegen.packaging import CPackager, shared_support
+from perfdojo_sdk.codegen.packaging import CPackager, Unit, shared_support
 from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import remove
 from perfdojo_sdk.game import write_atomically
@@ -43,13 +43,16 @@ from perfdojo_sdk.store.traces import first_error
 AT_ONCE = 3
 
 
-def package(context: BuildContext, kernels: Sequence[Found], directory: Path) -> Manifest:
-    """Write the library of ``kernels`` into ``directory``.
+def package(
+    context: BuildContext, kernels: Sequence[Found], directory: Path, unit: Unit | None = None
+) -> Manifest:
+    """Write the library of ``kernels`` into ``directory``. ``unit`` is linked with kernels in C, unless the
+    target has a packager of its own.
 
     :class:`VerificationError` when the packaged code does not give the verified bits.
     """
     packed = [Packable(f.kernel.name, f.kernel.operator, f.source) for f in kernels]
-    made = _pack(context, packed)
+    made = _pack(context, packed, unit)
     homes = _homes(made.files, packed)
 
     def differs(found: Found) -> str:
@@ -92,9 +95,10 @@ def differing(context: BuildContext, found: Found, content: bytes, kind: str) ->
     return "" if same else "its outputs differ from those of the verified kernel"
 
 
-def _pack(context: BuildContext, kernels: Sequence[Packable]) -> Package:
+def _pack(context: BuildContext, kernels: Sequence[Packable], unit: Unit | None) -> Package:
     """The package of the target's packager; a fault of the packager is an error that names it."""
-    packager = context.plugins.packager(context.target) or CPackager()
+    in_c = all(kernel.source.language == "c" for kernel in kernels)
+    packager = context.plugins.packager(context.target) or CPackager(unit if in_c else None)
     try:
         made = packager.package(f"perfdojo_{context.target.name}", kernels, context.runner)
     except DojoError:

@@ -66,6 +66,26 @@ class CutEntry(Strict):
     count: ValueName
 
 
+class FoldEntry(Strict):
+    """A declared law by which floats were computed when the model was built, in float64 and rounded once."""
+
+    law: str = Field(max_length=1024)
+    where: str = Field(max_length=1024)
+    what: str = Field(max_length=1024)
+
+
+class EdgeEntry(Strict):
+    """An array between two nodes of the original model, and the verdict whether one kernel holds both."""
+
+    value: ValueName
+    producer: str = Field(max_length=1024)
+    consumer: str = Field(max_length=1024)
+    fused: bool
+    why: str = Field(max_length=1024)
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+    seconds: float = Field(ge=0)
+
+
 class ModelManifest(Strict):
     """The whole model."""
 
@@ -88,6 +108,10 @@ class ModelManifest(Strict):
     checks: tuple[CheckEntry, ...] = ()
     cuts: tuple[CutEntry, ...] = ()
     """Their counts are the last outputs, which callers from Python do not see."""
+    edges: tuple[EdgeEntry, ...] = ()
+    folds: tuple[FoldEntry, ...] = ()
+    symbol: Identifier | Literal[""] = ""
+    """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
 

@@ -6,20 +6,30 @@ are mapped from their file and shared.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from math import prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
-from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError, aligned_empty, view
-from perfdojo_sdk.library.loader import Library, load_library
+from perfdojo_sdk.graph.memory import ALIGNMENT
+from perfdojo_sdk.library.arrays import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    aligned_empty,
+    thread_count,
+    view,
+)
+from perfdojo_sdk.library.loader import Library, failed, load_library, own_workspace
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.manifest import MAX_FILE_BYTES, KernelEntry, LibraryError
+from perfdojo_sdk.models.function import FIRST_CHECK
 from perfdojo_sdk.models.manifest import (
     LIBRARY,
     WEIGHTS,
@@ -29,7 +39,7 @@ from perfdojo_sdk.models.manifest import (
     home,
     read_model_manifest,
 )
-from perfdojo_sdk.models.tensors import read_tensors
+from perfdojo_sdk.models.tensors import places, read_tensors
 
 
 def load_model(directory: str | Path) -> Model:
@@ -91,8 +101,15 @@ class Model:
         self, directory: Path, manifest: ModelManifest, library: Library | None, weights: Mapping[str, Array]
     ) -> None:
         self.directory, self.manifest, self._weights = directory, manifest, weights
+        self._types = {
+            name: (manifest.values[name].shape, numpy_dtype(str(manifest.values[name].dtype)))
+            for name in (*manifest.inputs, *manifest.outputs)
+        }
         self._calls: tuple[tuple[NodeEntry, Callable[..., Any]], ...] = ()
-        if library is not None:
+        self._function: _Function | None = None
+        if library is not None and manifest.symbol:
+            self._function = _Function(manifest, library, weights)
+        elif library is not None:
             self._calls = tuple((node, library[node.kernel]) for node in manifest.nodes)
 
     @property
@@ -121,17 +138,25 @@ class Model:
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
-        arrays = {name: self._input(name, inputs) for name in self.manifest.inputs}
+        arrays = [self._input(name, inputs) for name in self.manifest.inputs]
+        if self._function is None:
+            return self._by_kernels(dict(zip(self.manifest.inputs, arrays, strict=True)), threads)
+        made = [_fresh(*self._types[name]) for name in self.manifest.outputs]
+        pointers = [array.__array_interface__["data"][0] for array in arrays]
+        self._function([*pointers, *[address for _, address in made]], thread_count(threads))
+        found = {name: array for name, (array, _) in zip(self.manifest.outputs, made, strict=True)}
+        return [self._cut(name, found) for name in self.manifest.results]
+
+    def _by_kernels(self, arrays: dict[str, Array], threads: int | None) -> list[Array]:
+        """The outputs, by one call for each kernel: for libraries that have no function of the model."""
         arrays.update(self._weights)
         block = aligned_empty((self.manifest.block_bytes,), np.uint8)
         for node, kernel in self._calls:
             made = tuple(self._place(name, arrays, block) for name in node.outputs)
             kernel(*(self._bound(name, arrays) for name in node.inputs), out=made, threads=threads)
-        for check in self.manifest.checks:
+        for k, check in enumerate(self.manifest.checks):
             if self._bound(check.value, arrays).any():
-                what = f"node {check.origin}: {check.what}" if check.origin else check.what
-                why = "the standard forbids such a value; nothing outside of an array was read or written"
-                raise ArgumentValueError("PD-O016", what, why=why)
+                raise forbidden(self.manifest, k)
         found = {name: self._output(name, arrays, block) for name in self.manifest.outputs}
         return [self._cut(name, found) for name in self.manifest.results]
 
@@ -145,18 +170,22 @@ class Model:
         return array
 
     def _input(self, name: str, inputs: Mapping[str, Any]) -> Array:
-        entry = self.manifest.values[name]
         if name not in inputs:
             raise ArgumentTypeError("PD-L011", f"input {name} is missing")
         array = view(inputs[name], name)
+        shape, dtype = self._types[name]
+        if array.shape != shape or array.dtype != dtype:
+            raise self._refused(name, array)
+        flags = array.flags
+        return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+
+    def _refused(self, name: str, array: Array) -> DojoError:
+        entry = self.manifest.values[name]
         expected = f"{entry.dtype} [{','.join(map(str, entry.shape))}]"
         if dtype_of(array) != entry.dtype:
-            raise ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
-        if array.shape != entry.shape:
-            raise ArgumentValueError(
-                "PD-L011", f"{name} has the shape {array.shape}, the model takes {expected}"
-            )
-        return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C")
+            return ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
+        what = f"{name} has the shape {array.shape}, the model takes {expected}"
+        return ArgumentValueError("PD-L011", what)
 
     def _place(self, name: str, arrays: dict[str, Array], block: Array) -> Array:
         """Memory for the result of a kernel: in the block, or fresh for an output of the model."""
@@ -181,4 +210,56 @@ class Model:
         return np.array(found, order="C") if shared or twice else found
 
     def __repr__(self) -> str:
-        return f"<model {self.manifest.name} for {self.manifest.target}: {len(self._calls)} kernels>"
+        return f"<model {self.manifest.name} for {self.manifest.target}: {len(self.manifest.nodes)} kernels>"
+
+
+class _Function:
+    """The model's function in C with its weights."""
+
+    def __init__(self, manifest: ModelManifest, library: Library, weights: Mapping[str, Array]) -> None:
+        self.manifest = manifest
+        arrays = len(manifest.inputs) + len(manifest.outputs)
+        self._run, self._bytes = library.function(manifest.symbol, arrays + 1)
+        self._held = weights  # the address below does not keep them
+        self._weights = base_of(weights)
+        self._needed: dict[int, int] = {}
+
+    def __call__(self, pointers: Sequence[int], threads: int) -> None:
+        """Compute into the outputs, whose addresses are the last."""
+        needed = self._needed.get(threads)
+        if needed is None:
+            needed = self._needed[threads] = int(self._bytes(threads))
+        space = own_workspace(needed)
+        place = space.__array_interface__["data"][0]
+        status = self._run(*pointers, self._weights, place, space.nbytes, threads)
+        if status >= FIRST_CHECK and status - FIRST_CHECK < len(self.manifest.checks):
+            raise forbidden(self.manifest, status - FIRST_CHECK)
+        if status:
+            raise failed(self.manifest.name, status)
+
+
+def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
+    """An uninitialised array that starts on a cache line, and its address."""
+    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    address: int = raw.__array_interface__["data"][0]
+    start = -address % ALIGNMENT
+    return np.ndarray(shape, dtype, raw, start), address + start
+
+
+def base_of(weights: Mapping[str, Array]) -> int:
+    """The address of the first byte of all weights; :class:`LibraryError` if they lie otherwise than the
+    model's function was made for."""
+    order = places({name: (array.dtype.itemsize, array.nbytes) for name, array in weights.items()})
+    address = {name: array.__array_interface__["data"][0] - order[name] for name, array in weights.items()}
+    found = {address[name] for name, array in weights.items() if array.nbytes}
+    if len(found) > 1:
+        raise LibraryError("PD-O012", "the weights do not lie as the model's function expects")
+    return found.pop() if found else 0
+
+
+def forbidden(manifest: ModelManifest, number: int) -> ArgumentValueError:
+    """The error of a check that failed."""
+    check = manifest.checks[number]
+    what = f"node {check.origin}: {check.what}" if check.origin else check.what
+    why = "the standard forbids such a value; nothing outside of an array was read or written"
+    return ArgumentValueError("PD-O016", what, why=why)

@@ -6,8 +6,8 @@ is built, all kernels that the target does not generate are listed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -19,8 +19,10 @@ from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
+from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Graph, Value
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
+from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
 from perfdojo_sdk.hookspecs.types import Target
@@ -30,28 +32,54 @@ from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.function import FILE as UNIT
+from perfdojo_sdk.models.function import model_unit, symbol_of
+from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
+from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import (
     FILE,
     LIBRARY,
     WEIGHTS,
     CheckEntry,
     CutEntry,
+    EdgeEntry,
+    FoldEntry,
     ModelManifest,
     NodeEntry,
     ValueEntry,
     as_json,
 )
 from perfdojo_sdk.models.model import Model, load_model
-from perfdojo_sdk.models.tensors import write_tensors
+from perfdojo_sdk.models.panels import with_panels
+from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
 
 #: Most statement instances of a model that the interpreter runs, to compare results with it.
 MOST_INTERPRETED = 300_000
+#: Most statement instances of a model that plain code runs, for the same purpose.
+MOST_COMPILED = 2 * 10**10
 
 
 class ModelError(DojoError):
     """A model cannot be built."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes that a call needs at most, by what they are for."""
+
+    weights: int
+    interface: int
+    """Inputs and outputs."""
+    between: int
+    """Arrays between kernels."""
+    inside: int = 0
+    """Temporaries of the kernel that has the most; the library says it once it is built."""
+
+    @property
+    def total(self) -> int:
+        return self.weights + self.interface + self.between + self.inside
 
 
 @dataclass(frozen=True)
@@ -65,6 +93,7 @@ class ModelResult:
     plan: MemoryPlan
     checks: tuple[str, ...]
     """The checks that the whole model passed, in words."""
+    peak: Peak
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -98,8 +127,16 @@ def optimise(
     directory: Path,
     settings: Settings | None = None,
     observer: Observer | None = None,
+    fuse: bool = True,
+    freeze: bool = False,
+    max_memory: int | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
+
+    Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
+    with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
+    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
+    may need; a model that needs more is refused, before anything is built if that is known by then.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -108,11 +145,22 @@ def optimise(
     refused = refused_by(plugins, target, graph)
     if refused:
         raise refused[0][1]
+    given, graph = graph, without_duplicates(graph)
+    graph, folds = folded(graph) if freeze else (graph, ())
+    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
+    graph = fused(graph, plan)
+    if freeze:
+        graph, layouts = with_panels(graph, target)
+        folds = (*folds, *layouts)
+    memory = plan_memory(graph)
+    peak = peak_of(graph, memory)
+    refuse_beyond(peak, max_memory)
     result = None
     kernels = kernels_of(graph)
     if kernels:
+        unit = model_unit(graph, memory, weight_places(graph), {k.program.text: k.symbol for k in kernels})
         result = build_library(
-            plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True
+            plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
         )
         if result.failed:
             names = ", ".join(r.kernel.name for r in result.failed[:5])
@@ -120,21 +168,88 @@ def optimise(
             what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
-    plan = plan_memory(graph)
+    if symbol := _symbol(graph, result):
+        threads = (settings or Settings()).threads
+        needed = load_library(directory / LIBRARY).function(
+            symbol, len(graph.inputs) + len(graph.outputs) + 1
+        )
+        peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
+        refuse_beyond(peak, max_memory)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, plan, directory)
+    manifest = _manifest(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(graph, load_model(directory))
+    checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, plan, checks, seconds)
+    return ModelResult(directory, manifest, result, memory, checks, peak, seconds)
 
 
-def _manifest(target: Target, graph: Graph, plan: MemoryPlan, directory: Path) -> ModelManifest:
+def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
+    """The kernels to join for a target, by the figures of this machine and by what its generator takes."""
+    generator = plugins.guarded_generator(target)
+
+    def accepts(program: Program) -> str:
+        try:
+            generator.generate(program, f"pd_{kernel_name(program)}")
+        except DojoError as error:
+            return f"the target does not generate the joined kernel: {error.what}"
+        return ""
+
+    return plan_fusion(graph, target.on(plugins.machine_figures(target)), accepts)
+
+
+def edge_entry(edge: Edge) -> EdgeEntry:
+    return EdgeEntry(
+        value=edge.value,
+        producer=edge.producer[:1024],
+        consumer=edge.consumer[:1024],
+        fused=edge.fused,
+        why=edge.why[:1024],
+        bytes=edge.bytes,
+        seconds=edge.seconds,
+    )
+
+
+def peak_of(graph: Graph, memory: MemoryPlan) -> Peak:
+    """The bytes of a call without the temporaries of kernels."""
+    weights = sum(array.nbytes for array in graph.constants.values())
+    return Peak(weights, sum(value.bytes for value in (*graph.inputs, *graph.outputs)), memory.total)
+
+
+def refuse_beyond(peak: Peak, most: int | None) -> None:
+    """:class:`ModelError` if a call needs more bytes than it may."""
+    if most is None or peak.total <= most:
+        return
+    what = f"a call of the model needs {peak.total} bytes, more than {most}"
+    parts = f"weights {peak.weights}, inputs and outputs {peak.interface}"
+    why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside}"
+    raise ModelError("PD-O031", what, why=why, hint="give it a smaller batch, or allow more")
+
+
+def weight_places(graph: Graph) -> dict[str, int]:
+    """The first byte of each constant in the file of weights."""
+    return places({name: (array.dtype.itemsize, array.nbytes) for name, array in graph.constants.items()})
+
+
+def _symbol(graph: Graph, result: BuildResult | None) -> str:
+    """The function of the model, if the library has one."""
+    sources = result.manifest.artefacts if result and result.manifest else ()
+    return symbol_of(graph.name) if any(a.path == f"src/{UNIT}" for a in sources) else ""
+
+
+def _manifest(
+    target: Target,
+    graph: Graph,
+    memory: MemoryPlan,
+    plan: FusionPlan,
+    folds: Sequence[Fold],
+    result: BuildResult | None,
+    directory: Path,
+) -> ModelManifest:
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
         name=graph.name[:1024],
@@ -143,15 +258,20 @@ def _manifest(target: Target, graph: Graph, plan: MemoryPlan, directory: Path) -
         outputs=tuple(v.name for v in graph.outputs),
         values={n: ValueEntry(shape=v.shape, dtype=v.dtype) for n, v in graph.values.items()},
         nodes=tuple(
-            NodeEntry(kernel=kernel_name(n.program), inputs=n.inputs, outputs=n.outputs, origin=n.origin)
+            NodeEntry(
+                kernel=kernel_name(n.program), inputs=n.inputs, outputs=n.outputs, origin=n.origin[:1024]
+            )
             for n in graph.nodes
         ),
         views=dict(graph.views),
         constants=tuple(graph.constants),
         checks=tuple(CheckEntry(value=c.value, what=c.what, origin=c.origin[:1024]) for c in graph.checks),
         cuts=tuple(CutEntry(output=c.output, axis=c.axis, count=c.count) for c in graph.cuts),
-        offsets=dict(plan.offsets),
-        block_bytes=plan.total,
+        edges=tuple(map(edge_entry, plan.edges)),
+        folds=tuple(FoldEntry(law=f.law, where=f.where[:1024], what=f.what[:1024]) for f in folds),
+        symbol=_symbol(graph, result),
+        offsets=dict(memory.offsets),
+        block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
     )
@@ -181,8 +301,12 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
     return found
 
 
-def _checked(graph: Graph, model: Model) -> tuple[str, ...]:
-    """Checks of the package as a whole; each kernel was verified by itself."""
+def _checked(
+    graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
+) -> tuple[str, ...]:
+    """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
+    that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
+    models that are too large for the interpreter."""
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -194,9 +318,20 @@ def _checked(graph: Graph, model: Model) -> tuple[str, ...]:
         alone = run_graph(graph, inputs, _by_library(load_library(model.directory / LIBRARY)))
         _compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
-    if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
-        _compare("the interpreter", found, run_graph(graph, inputs, interpreted), exact=False)
-        checks.append("agrees with the interpreter")
+    instances = sum(statement_instances(n.program) for n in given.nodes)
+    if instances <= MOST_INTERPRETED:
+        _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
+        checks.append("agrees with the interpreter on the model as it was given")
+    elif plain is not None and instances <= MOST_COMPILED:
+        try:
+            execute = plain()
+            execute.prepare(given.programs)
+            expected = run_graph(given, inputs, execute)
+        except Refused as refused:
+            checks.append(f"was not compared with plain code of each node: {refused.what}")
+        else:
+            _compare("plain code of each node", found, expected, exact=False)
+            checks.append("agrees with the model as it was given, node by node in plain code")
     return tuple(checks)
 
 

@@ -34,20 +34,28 @@ MAX_HEAD_BYTES = 100 << 20
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], inside: Path) -> None:
     """Write the file whole; data is in the machine's order, which is little-endian."""
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.itemsize, name))
     head: dict[str, Any] = {}
-    at = 0
-    for name in order:
+    order = places({name: (array.dtype.itemsize, array.nbytes) for name, array in arrays.items()})
+    for name, at in order.items():
         array = arrays[name]
         dtype = dtype_of(array)
         assert dtype is not None, "constants of a graph have dtypes of the language"
-        end = at + array.nbytes
-        head[name] = {"dtype": _NAMES[dtype], "shape": list(array.shape), "data_offsets": [at, end]}
-        at = end
+        ends = [at, at + array.nbytes]
+        head[name] = {"dtype": _NAMES[dtype], "shape": list(array.shape), "data_offsets": ends}
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-(8 + len(text)) % 64)  # the data starts on a cache line of the file
     parts = _parts(struct.pack("<Q", len(text)) + text, (arrays[name] for name in order))
     write_whole(path, parts, inside)
+
+
+def places(sizes: Mapping[str, tuple[int, int]]) -> dict[str, int]:
+    """The first byte of each array's data, by the bytes of an element and of the whole, in their order."""
+    found: dict[str, int] = {}
+    at = 0
+    for name in sorted(sizes, key=lambda name: (-sizes[name][0], name)):
+        found[name] = at
+        at += sizes[name][1]
+    return found
 
 
 def _parts(head: bytes, arrays: Iterable[Array]) -> Iterator[bytes]:

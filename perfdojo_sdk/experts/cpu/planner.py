@@ -107,7 +107,7 @@ class _Planner:
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(_way(facts, self.target) == "rows" for facts in found):
+        if all(way_of(facts, self.target) == "rows" for facts in found):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             self._describe("rows", found)
             self._describe_rows(self.root)
@@ -123,7 +123,7 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = BLOCK_ROWS if node.id in self._blocks else _way(facts, self.target)
+            way = BLOCK_ROWS if node.id in self._blocks else way_of(facts, self.target)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
@@ -241,7 +241,7 @@ class _Planner:
         self.decisions.append(Decision(rule, place, choice, reason))
 
 
-def _way(facts: NestFacts, target: Target) -> str:
+def way_of(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"

@@ -1,0 +1,247 @@
+"""The decision which kernels of a graph become one: for each edge a verdict with its reason and numbers.
+
+A kernel takes at most one contraction with what is done to each of its results; or rows that are reduced (a
+normalisation, a softmax) with what is done to their elements before and after; or a chain of element-wise
+steps. An edge is worth joining if the array on it then stays in registers or near the core, so that its bytes
+are neither written nor read again. That is so when both kernels walk through it in one order: then the
+target's expert joins their loops, and nothing else becomes slower. Where it would not, the edge stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+from typing import TypeAlias
+
+from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of, seconds_to_move
+from perfdojo_sdk.experts.cpu.planner import way_of
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.joining import Apart, joined
+from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
+from perfdojo_sdk.graph.substitution import in_order
+from perfdojo_sdk.hookspecs.types import Target
+
+#: Most statements of a kernel that fusion makes: its games and its proofs stay quick.
+MOST_STATEMENTS = 24
+#: Most arrays of its interface: more streams than a core follows.
+MOST_ARRAYS = 16
+
+
+class Role(Enum):
+    """The part that a kernel can take in a larger one."""
+
+    STEPS = "element-wise steps"
+    ROWS = "rows that are reduced"
+    ANCHOR = "a contraction"
+    OTHER = "windows, transposes, scans, quotients or run-time indices"
+
+
+@dataclass(frozen=True)
+class Edge:
+    """One reading of an array that another kernel writes."""
+
+    value: str
+    producer: str
+    """The node of the model, or the kernel where it has no name."""
+    consumer: str
+    fused: bool
+    why: str
+    bytes: int
+    """Bytes that fusing does not move, or would not: written once and read once, or only read if others read
+    the array too."""
+    seconds: float
+    """Estimated time for these bytes on one thread, and for the call that is spared."""
+
+
+@dataclass(frozen=True)
+class FusionPlan:
+    """Groups of nodes that become one kernel, by their numbers, and the verdict on every edge."""
+
+    groups: tuple[tuple[int, ...], ...]
+    edges: tuple[Edge, ...]
+
+
+Accepts: TypeAlias = Callable[[Program], str]
+"""Says why a target does not take a program; nothing if it does."""
+
+
+def plan_fusion(graph: Graph, target: Target, accepts: Accepts = lambda program: "") -> FusionPlan:
+    """The groups of nodes to join, found edge by edge in the order of the graph."""
+    return _Planner(graph, target, accepts).plan()
+
+
+def fused(graph: Graph, plan: FusionPlan) -> Graph:
+    """The graph with the groups of a plan joined."""
+    return with_groups_joined(graph, plan.groups)
+
+
+class _Planner:
+    """One graph on its way to a plan."""
+
+    def __init__(self, graph: Graph, target: Target, accepts: Accepts) -> None:
+        self.graph, self.target, self.accepts = graph, target, accepts
+        self.group = list(range(len(graph.nodes)))
+        """Node -> the number of its group, which is that of its first node."""
+        self.members = {k: frozenset([k]) for k in self.group}
+        self.roles = [role_of(node.program, target) for node in graph.nodes]
+        self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
+        self.verdicts: dict[str, str] = {}
+        """Text of a joined program -> why it is no good kernel: equal layers are judged once."""
+        self.readers: dict[str, list[int]] = {}
+        """Value -> the nodes that read it."""
+        for k, node in enumerate(graph.nodes):
+            for home in map(graph.home, node.inputs):
+                self.readers.setdefault(home, []).append(k)
+
+    def plan(self) -> FusionPlan:
+        found = list(self._edges())
+        reasons = {edge: self._try(*edge) for edge in found}
+        edges = []
+        for (one, other, home), reason in reasons.items():
+            together = self.group[one] == self.group[other]
+            why = "both walk through it in one order" if together else reason
+            edges.append(self._edge(one, other, home, together, why))
+        groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
+        return FusionPlan(tuple(sorted(groups)), tuple(edges))
+
+    def _edges(self) -> Iterator[tuple[int, int, str]]:
+        for k, node in enumerate(self.graph.nodes):
+            for home in dict.fromkeys(map(self.graph.home, node.inputs)):
+                if home in self.makers:
+                    yield self.makers[home], k, home
+
+    def _edge(self, one: int, other: int, home: str, together: bool, why: str) -> Edge:
+        alone = home not in read_outside(self.graph, self.members[self.group[one]] | {other})
+        bytes_ = self.graph.values[home].bytes * (2 if alone else 1)
+        seconds = seconds_to_move(bytes_, self.target) + THREADS_COST
+        nodes = self.graph.nodes
+        names = [nodes[k].origin or nodes[k].program.name for k in (one, other)]
+        return Edge(home, names[0], names[1], together, why, bytes_, seconds)
+
+    def _try(self, one: int, other: int, home: str) -> str:
+        """Join the groups at both ends of an edge; the reason why not, or nothing."""
+        first, second = self.group[one], self.group[other]
+        if first == second:
+            return ""
+        reason = self._mismatch(one, other) or self._unfit(first, second, home)
+        if reason:
+            return reason
+        union = self.members.pop(first) | self.members.pop(second)
+        place = min(union)
+        self.members[place] = union
+        for k in union:
+            self.group[k] = place
+        return ""
+
+    def _mismatch(self, one: int, other: int) -> str:
+        """The reason why the roles at both ends do not fit together."""
+        before, after = self.roles[one], self.roles[other]
+        for role, k in ((before, one), (after, other)):
+            if role is Role.OTHER:
+                return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
+        if after is Role.ANCHOR:
+            return "the contraction uses each element again and again, and reads it from memory"
+        roles = [self.roles[k] for g in {self.group[one], self.group[other]} for k in self.members[g]]
+        if Role.ANCHOR in roles and Role.ROWS in roles:
+            return "a reduction waits for whole rows, and the contraction makes tiles of them"
+        if roles.count(Role.ANCHOR) > 1:
+            return "a kernel takes one contraction"
+        anchors = [
+            k for g in (one, other) for k in self.members[self.group[g]] if self.roles[k] is Role.ANCHOR
+        ]
+        return "a kernel takes one anchor" if len(anchors) > 1 else ""
+
+    def _unfit(self, first: int, second: int, home: str) -> str:
+        """The reason why two groups are no good kernel."""
+        members = self.members[first] | self.members[second]
+        if self._detour(first, second):
+            return "another kernel lies between them"
+        nodes = [self.graph.nodes[k] for k in sorted(members)]
+        if sum(node.program.statements for node in nodes) > MOST_STATEMENTS:
+            return f"the kernel would have more than {MOST_STATEMENTS} statements"
+        try:
+            made = joined(self.graph, nodes, read_outside(self.graph, members))
+        except Apart as apart:
+            return apart.why
+        if len(made.inputs) + len(made.outputs) > MOST_ARRAYS:
+            return f"the kernel would have more than {MOST_ARRAYS} arrays"
+        return self._known(made.program, any(self.roles[k] is Role.ANCHOR for k in members))
+
+    def _known(self, program: Program, anchored: bool) -> str:
+        if program.text not in self.verdicts:
+            found = obstacle(program, anchored, self.target) or self.accepts(program)
+            self.verdicts[program.text] = found
+        return self.verdicts[program.text]
+
+    def _detour(self, first: int, second: int) -> bool:
+        """True if a path leads from one group to the other through a third."""
+        seen: set[int] = set()
+        todo = [g for g in self._readers(first) if g != second]
+        while todo:
+            group = todo.pop()
+            if group == second:
+                return True
+            if group not in seen:
+                seen.add(group)
+                todo += self._readers(group)
+        return False
+
+    def _readers(self, group: int) -> set[int]:
+        """The groups that read what a group writes."""
+        outputs = [name for k in self.members[group] for name in self.graph.nodes[k].outputs]
+        return {self.group[k] for name in outputs for k in self.readers.get(name, ())} - {group}
+
+
+def role_of(program: Program, target: Target) -> Role:
+    """The part that a kernel can take, by the kinds of its statements."""
+    kinds = {kind for facts in facts_of(program, target) for kind in facts.kinds}
+    statements = [leaf.statement for node in program.body for leaf in node.leaves]
+    if any(statement.lookups for statement in statements):
+        return Role.OTHER
+    if kinds & {Kind.SCAN, Kind.GATHER, Kind.TRANSPOSE}:
+        return Role.OTHER
+    if Kind.WINDOW in kinds:
+        return Role.OTHER
+    if Kind.CONTRACTION in kinds:
+        return Role.ANCHOR
+    return Role.ROWS if Kind.REDUCTION in kinds else Role.STEPS
+
+
+def obstacle(program: Program, anchored: bool, target: Target) -> str:
+    """The reason why the expert would not bring the nests of a joined program together, or nothing.
+
+    Every array between two nests has to be written and read element by element in the order of the loops
+    outside. Then these loops join, and the array shrinks to what one iteration holds.
+    """
+    if anchored and any(leaf.statement.guard for node in program.body for leaf in node.leaves):
+        return (
+            "conditions of padding cut the contraction apart, and the steps after it stay a nest of their own"
+        )
+    for array in sorted(_between_nests(program)):
+        for occurrence in program.occurrences[program.buffer_of[array].name]:
+            if in_order(program, occurrence.access, occurrence.sizes) is None:
+                doing = "written" if occurrence.writes else "read"
+                return f"it is {doing} as {occurrence.access.text}, which is not the order of the loops"
+    if not anchored:
+        for facts in facts_of(program, target):
+            if way_of(facts, target) != "rows":
+                return "a reduction goes through columns, and not along rows"
+    return ""
+
+
+def _between_nests(program: Program) -> set[str]:
+    """Arrays that one nest at the root writes and another one reads."""
+    writers: dict[str, set[str]] = {}
+    for node in program.body:
+        for leaf in node.leaves:
+            writers.setdefault(leaf.statement.target.array, set()).add(node.id)
+    return {
+        read.array
+        for node in program.body
+        for leaf in node.leaves
+        for read in leaf.statement.reads
+        if writers.get(read.array, set()) - {node.id}
+    }

@@ -1,0 +1,408 @@
+"""Fusion: kernels joined into one compute the same bits, and each edge has a verdict with a reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.folding import folded
+from perfdojo_sdk.graph.graph import Graph, Value
+from perfdojo_sdk.graph.joining import Apart, joined, joined_name
+from perfdojo_sdk.graph.operators import (
+    contractions,
+    convolutions,
+    elementwise,
+    movement,
+    normalisations,
+    pooling,
+    reductions,
+)
+from perfdojo_sdk.graph.passes import read_outside, with_groups_joined, without_dead_nodes, without_duplicates
+from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.graph.substitution import with_definitions
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.models import fusion
+from perfdojo_sdk.models.fusion import FusionPlan, fused, plan_fusion
+from perfdojo_sdk.plugins import load_plugins
+
+DRAW = np.random.default_rng(0)
+
+
+@pytest.fixture(scope="module")
+def target() -> Target:
+    return load_plugins().target("x86_avx512")
+
+
+def add(b: Builder, x: Value, y: Value) -> Value:
+    return elementwise.binary(b, "add", lambda a, c: f"{a} + {c}", x, y)
+
+
+def weights(b: Builder, *shape: int) -> Value:
+    return b.constant(DRAW.standard_normal(shape).astype(np.float32))
+
+
+def bits(graph: Graph, seed: int = 1) -> list[bytes]:
+    draw = np.random.default_rng(seed)
+    inputs = {v.name: draw.standard_normal(v.shape).astype(np.float32) for v in graph.inputs}
+    return [array.tobytes() for array in run_graph(graph, inputs)]
+
+
+def texts(graph: Graph) -> list[str]:
+    return [node.program.name for node in graph.nodes]
+
+
+def whole(graph: Graph) -> Graph:
+    """All nodes as one."""
+    return with_groups_joined(graph, [range(len(graph.nodes))])
+
+
+# -- joining -------------------------------------------------------------------------------------
+
+
+def test_a_product_and_its_steps_become_one_kernel_through_a_view() -> None:
+    b = Builder()
+    x = b.input("x", (1, 4, 6), "f32")
+    product = contractions.matmul(b, x, weights(b, 6, 8))
+    heads = add(b, b.view(product, (1, 4, 2, 4)), weights(b, 4))
+    graph = b.graph({"y": elementwise.relu(b, heads)})
+    one = whole(graph)
+    assert texts(one) == ["matmul_add_relu"] and bits(one) == bits(graph)
+    assert "t0[{0},{1}*4+{2}] + x2[{2}]" in one.nodes[0].program.text  # a view is an affine form
+
+
+def test_what_others_read_stays_an_output() -> None:
+    b = Builder()
+    x = b.input("x", (3, 5), "f32")
+    inner = elementwise.relu(b, x)
+    outer = add(b, inner, x)
+    graph = b.graph({"y": outer, "z": reductions.reduce_sum(b, inner, [1], False)})
+    one = with_groups_joined(graph, [(0, 1)])
+    assert len(one.nodes) == 2 and len(one.nodes[0].outputs) == 2 and bits(one) == bits(graph)
+
+
+def test_an_output_read_in_fewer_dimensions_is_not_joined() -> None:
+    b = Builder()
+    x = b.input("x", (3, 4), "f32")
+    inner = elementwise.relu(b, x)
+    graph = b.graph({"y": inner, "z": elementwise.function(b, "exp", b.view(inner, (12,)))})
+    with pytest.raises(Apart, match="takes dimensions together"):
+        joined(graph, graph.nodes, read_outside(graph, frozenset({0, 1})))
+
+
+def test_names_of_many_kernels_are_cut() -> None:
+    program = parse("kernel relu(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = max(x[{0}], 0)\n")
+    assert joined_name([program] * 3) == "relu_relu_relu"
+    assert joined_name([program] * 40) == "relu_to_relu"
+
+
+UNARY: list[Callable[[Builder, Value], Value]] = [
+    elementwise.relu,
+    lambda b, x: elementwise.gelu(b, x, False),
+    lambda b, x: elementwise.function(b, "tanh", x),
+    lambda b, x: normalisations.softmax(b, x, 1, False),
+    lambda b, x: movement.transpose(b, x, (1, 0)),
+    lambda b, x: b.view(movement.transpose(b, x, (1, 0)), x.shape),
+    lambda b, x: add(b, x, weights(b, x.shape[1])),
+    lambda b, x: contractions.matmul(b, x, weights(b, x.shape[1], 3)),
+    lambda b, x: b.view(reductions.reduce_sum(b, x, [1], True), (x.shape[0], 1)),
+]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_joined_graphs_compute_the_bits_of_the_graph(target: Target, data: st.DataObject) -> None:
+    """Random graphs, by their plan and with all nodes in one kernel."""
+    b = Builder()
+    values = [b.input("x", (3, 4), "f32")]
+    for _ in range(data.draw(st.integers(1, 6))):
+        x = data.draw(st.sampled_from(values))
+        others = [v for v in values if v.shape == x.shape]
+        if data.draw(st.booleans()) and len(others) > 1:
+            values.append(add(b, x, data.draw(st.sampled_from(others))))
+        else:
+            values.append(data.draw(st.sampled_from(UNARY))(b, x))
+    graph = b.graph({"y": values[-1], "z": data.draw(st.sampled_from(values))})
+    expected = bits(graph)
+    assert bits(fused(graph, plan_fusion(graph, target))) == expected
+    assert bits(without_duplicates(graph)) == expected
+    if graph.nodes:
+        try:
+            assert bits(whole(graph)) == expected
+        except Apart:
+            pass  # some output is read in fewer dimensions
+
+
+# -- definitions ---------------------------------------------------------------------------------
+
+HEAD = "x f32 [4] heap\nt f32 [4] heap\ny f32 [4] heap\nz f32 [4] heap\n\n"
+
+
+def substituted(body: str) -> bool:
+    """True if the definition of t goes where t is read; every program keeps its meaning."""
+    before = parse(f"kernel k(x) -> y, z\n{HEAD}{body}")
+    after = with_definitions(before)
+    x = np.array([1.5, -2.25, 3.0, 0.1], np.float32)
+    for one, other in zip(interpreted(before, [x]), interpreted(after, [x]), strict=True):
+        assert one.tobytes() == other.tobytes()
+    return "t" not in after.names
+
+
+COPY = "4 z[{0}] = x[{0}]\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("4 t[{0}] = x[{0}] * 3 + 1\n4 y[{0}] = exp(t[{0}])\n" + COPY, True),
+        ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}] * t[{0}]\n" + COPY, True),
+        ("4 t[{0}] = exp(x[{0}] * 3)\n4 y[{0}] = t[{0}] * t[{0}]\n" + COPY, False),  # twice
+        ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}]\n4 z[{0}] = t[{0}]\n", False),  # two readers
+        ("4 t[{0}] = x[{0}] * 3\n4 y[3-{0}] = t[3-{0}]\n" + COPY, False),  # another order
+        ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{0}]\n" + COPY, False),  # again and again
+        ("4 t[{0}] = x[{0}]\n4 t[{0}] += x[{0}]\n4 y[{0}] = t[{0}]\n" + COPY, False),  # a sum
+        ("4 z[{0}] = x[{0}]\n4 t[{0}] = z[{0}] * 3\n4 z[{0}] = 7\n4 y[{0}] = t[{0}]\n", False),  # changed
+    ],
+)
+def test_a_definition_is_put_in_only_where_nothing_changes(body: str, expected: bool) -> None:
+    assert substituted(body) is expected
+
+
+# -- passes --------------------------------------------------------------------------------------
+
+
+def test_equal_kernels_of_equal_values_are_computed_once() -> None:
+    b = Builder()
+    x = b.input("x", (2, 3), "f32")
+    ones = [b.constant(np.ones(3, np.float32)) for _ in range(2)]
+    first, second = (elementwise.relu(b, add(b, x, one)) for one in ones)
+    graph = b.graph({"y": add(b, first, second), "z": second})
+    less = without_duplicates(graph)
+    assert len(graph.nodes) == 5 and len(less.nodes) == 3 and len(less.constants) == 1
+    assert bits(less) == bits(graph)
+
+
+def test_dead_nodes_are_left_out() -> None:
+    b = Builder()
+    x = b.input("x", (2,), "f32")
+    y, dead = elementwise.relu(b, x), elementwise.function(b, "exp", x)
+    graph = b.graph({"y": y, "dead": dead})
+    less = without_dead_nodes(replace(graph, outputs=graph.outputs[:1]))
+    assert texts(less) == ["relu"] and set(less.values) == {"x", "y", y.name}
+
+
+# -- the plan ------------------------------------------------------------------------------------
+
+
+def verdicts(graph: Graph, target: Target) -> dict[tuple[str, str], tuple[bool, str]]:
+    plan = plan_fusion(graph, target)
+    return {(e.producer, e.consumer): (e.fused, e.why) for e in plan.edges}
+
+
+def test_a_layer_is_three_kernels_with_bytes_and_times(target: Target) -> None:
+    b = Builder()
+    x = b.input("x", (1, 8, 32), "f32")
+    hidden = elementwise.gelu(b, add(b, contractions.matmul(b, x, weights(b, 32, 64)), weights(b, 64)), False)
+    rest = add(b, add(b, contractions.matmul(b, hidden, weights(b, 64, 32)), weights(b, 32)), x)
+    (y,) = normalisations.layer_norm(b, rest, weights(b, 32), weights(b, 32), 2, 1e-5, False)
+    graph = b.graph({"y": y})
+    plan = plan_fusion(graph, target)
+    assert texts(fused(graph, plan)) == ["matmul_add_gelu", "matmul_add_add", "layer_norm"]
+    inside = plan.edges[0]
+    assert inside.fused and inside.bytes == 2 * 8 * 64 * 4 and inside.seconds > 0
+    why = {e.why for e in plan.edges if not e.fused}
+    assert why == {
+        "the contraction uses each element again and again, and reads it from memory",
+        "a reduction waits for whole rows, and the contraction makes tiles of them",
+    }
+
+
+def padded(b: Builder) -> Value:
+    x = b.input("x", (1, 2, 5, 5), "f32")
+    y = convolutions.conv(b, x, weights(b, 3, 2, 3, 3), None, [1, 1], [1, 1], [1, 1, 1, 1], "NOTSET", 1)
+    return elementwise.relu(b, y)
+
+
+def pooled(b: Builder) -> Value:
+    x = elementwise.relu(b, b.input("x", (1, 2, 4, 4), "f32"))
+    return pooling.average_pool(b, x, pooling.global_axes(x), False)
+
+
+def turned(b: Builder) -> Value:
+    return movement.transpose(b, elementwise.relu(b, b.input("x", (8, 16), "f32")), (1, 0))
+
+
+def columns(b: Builder) -> Value:
+    x = elementwise.relu(b, b.input("x", (8, 16), "f32"))
+    return elementwise.relu(b, reductions.reduce_sum(b, x, [0], False))
+
+
+def twice(b: Builder) -> Value:
+    x = b.input("x", (4, 8), "f32")
+    first = elementwise.relu(b, contractions.matmul(b, x, weights(b, 8, 8)))
+    return add(b, first, contractions.matmul(b, x, weights(b, 8, 8)))
+
+
+def around(b: Builder) -> Value:
+    """Another way from the steps to the sum, through a transpose and back."""
+    x = elementwise.relu(b, b.input("x", (8, 8), "f32"))
+    other = movement.transpose(b, movement.transpose(b, x, (1, 0)), (1, 0))
+    return add(b, x, other)
+
+
+def long(b: Builder) -> Value:
+    x = b.input("x", (4, 8), "f32")
+    for _ in range(fusion.MOST_STATEMENTS + 1):
+        x = elementwise.relu(b, x)
+    return x
+
+
+def many(b: Builder) -> Value:
+    x = b.input("x", (4, 8), "f32")
+    for k in range(fusion.MOST_ARRAYS):
+        x = add(b, x, b.input(f"x{k}", (4, 8), "f32"))
+    return x
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (padded, "conditions of padding cut the contraction apart"),
+        (pooled, "planned alone|not the order|columns"),
+        (turned, "planned alone|not the order"),
+        (columns, "through columns|not the order"),
+        (twice, "takes one contraction"),
+        (around, "another kernel lies between"),
+        (long, f"more than {fusion.MOST_STATEMENTS} statements"),
+        (many, f"more than {fusion.MOST_ARRAYS} arrays"),
+    ],
+)
+def test_an_edge_that_stays_says_why(make: Callable[[Builder], Value], reason: str, target: Target) -> None:
+    b = Builder()
+    graph = b.graph({"y": make(b)})
+    plan = plan_fusion(graph, target)
+    assert any(re.search(reason, e.why) for e in plan.edges if not e.fused), plan.edges
+    if make is not long:  # whose interpretation says nothing more
+        assert bits(fused(graph, plan)) == bits(graph)
+
+
+def test_a_kernel_that_the_target_does_not_take_stays_apart(target: Target) -> None:
+    b = Builder()
+    graph = b.graph({"y": elementwise.relu(b, elementwise.relu(b, b.input("x", (4,), "f32")))})
+    refusing = plan_fusion(graph, target, lambda program: "too long")
+    assert refusing.groups == () and [e.why for e in refusing.edges] == ["too long"]
+    assert fused(graph, FusionPlan((), ())).nodes == graph.nodes
+
+
+# -- folding -------------------------------------------------------------------------------------
+
+
+def normalised(b: Builder, x: Value) -> Value:
+    channels = x.shape[1]
+    variance = b.constant(DRAW.uniform(0.5, 2, channels).astype(np.float32))
+    scale, bias, mean = (weights(b, channels) for _ in range(3))
+    return normalisations.batch_norm(b, x, scale, bias, mean, variance, 1e-5)
+
+
+def convolved(b: Builder, bias: bool, groups: int = 1) -> Value:
+    x = b.input("x", (1, 4, 5, 5), "f32")
+    w, z = weights(b, 6, 4 // groups, 3, 3), weights(b, 6) if bias else None
+    return convolutions.conv(b, x, w, z, [1, 1], [1, 1], [1, 1, 1, 1], "NOTSET", groups)
+
+
+def scaled(b: Builder, x: Value, factor: float) -> Value:
+    return elementwise.mapped(b, "scale", "f32", lambda a: f"{a} * {factor}", x)
+
+
+def product(b: Builder) -> Value:
+    return contractions.matmul(b, b.input("x", (3, 4), "f32"), weights(b, 4, 5))
+
+
+FOLDED: list[tuple[Callable[[Builder], Value], int]] = [
+    (lambda b: normalised(b, convolved(b, False)), 1),
+    (lambda b: normalised(b, convolved(b, True)), 1),
+    (lambda b: normalised(b, convolved(b, True, groups=2)), 1),
+    (lambda b: scaled(b, normalised(b, convolved(b, False)), 0.125), 2),
+    (lambda b: scaled(b, product(b), 3), 1),
+    (
+        lambda b: add(b, product(b), weights(b, 5)),
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(("make", "count"), FOLDED)
+def test_scales_of_sums_are_folded_into_weights(make: Callable[[Builder], Value], count: int) -> None:
+    b = Builder()
+    graph = b.graph({"y": make(b)})
+    less, folds = folded(graph)
+    assert len(less.nodes) == 1 and [f.law for f in folds] == ["scales of sums"] * count
+    x = {"x": np.random.default_rng(3).standard_normal(graph.inputs[0].shape).astype(np.float32)}
+    [one], [other] = run_graph(graph, x), run_graph(less, x)
+    assert one.tobytes() != other.tobytes() and np.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_a_fold_is_computed_in_float64_and_rounded_once() -> None:
+    b = Builder()
+    x, w, third = b.input("x", (2, 3), "f32"), weights(b, 3, 4), b.constant(np.full((1,), 0.3, np.float32))
+    product = contractions.matmul(b, x, w)
+    root = elementwise.binary(b, "k", lambda a, c: f"{a} / sqrt({c})", product, third)
+    graph = b.graph({"y": root})
+    less, _ = folded(graph)
+    (made,) = less.constants.values()
+    exact = graph.constants[w.name].astype(np.float64) / np.sqrt(np.float64(np.float32(0.3)))
+    assert made.tobytes() == exact.astype(np.float32).tobytes()
+
+
+def not_constant(b: Builder) -> Value:
+    """The weight is an input."""
+    product = contractions.matmul(b, b.input("x", (3, 4), "f32"), b.input("w", (4, 5), "f32"))
+    return scaled(b, product, 3)
+
+
+def read_twice(b: Builder) -> Value:
+    once = product(b)
+    return add(b, scaled(b, once, 3), once)
+
+
+def no_line(b: Builder) -> Value:
+    return elementwise.relu(b, product(b))
+
+
+def each_row(b: Builder) -> Value:
+    """A scale for each row of the result, which no weight has."""
+    return elementwise.binary(b, "mul", lambda a, c: f"{a} * {c}", product(b), weights(b, 3, 1))
+
+
+def infinite(b: Builder) -> Value:
+    return scaled(b, product(b), 1e39)
+
+
+def zero(b: Builder) -> Value:
+    """0 * x is NaN where a sum is infinite, and 0 where its weights are 0."""
+    return scaled(b, product(b), 0)
+
+
+@pytest.mark.parametrize("make", [not_constant, read_twice, no_line, each_row, infinite, zero])
+def test_what_is_no_scale_of_a_weight_is_not_folded(make: Callable[[Builder], Value]) -> None:
+    b = Builder()
+    graph = b.graph({"y": make(b)})
+    less, folds = folded(graph)
+    assert not folds and bits(less) == bits(graph)
+
+
+def test_constants_are_computed_once_if_they_are_small() -> None:
+    b = Builder()
+    x, w = b.input("x", (2, 3), "f32"), weights(b, 2, 3)
+    graph = b.graph({"y": add(b, x, elementwise.function(b, "exp", w))})
+    less, (fold,) = folded(graph)
+    assert texts(less) == ["add"] and fold.law == "constants"
+    (made,) = less.constants.values()
+    assert made.tobytes() == np.exp(graph.constants[w.name].astype(np.float64)).astype(np.float32).tobytes()
