@@ -330,3 +330,50 @@ def trilu(b: Builder, x: Value, diagonal: int, upper: bool) -> Value:
         x.shape, f"{y(names)} = select({column} {sign} index({affine((row, 1), diagonal)}), {a(names)}, 0)"
     )
     return k.done()[0]
+
+
+def diagonal(b: Builder, x: Value, offset: int, one: int, other: int) -> Value:
+    """The diagonal of two dimensions, which becomes the last dimension; ``offset`` counts along ``other``."""
+    if x.rank < 2 or one == other:
+        raise Malformed(f"a diagonal of {x.text}")
+    down, right = max(-offset, 0), max(offset, 0)
+    length = max(min(x.shape[one] - down, x.shape[other] - right), 0)
+    rest = [n for n in range(x.rank) if n not in (one, other)]
+    shape = (*(x.shape[n] for n in rest), length)
+    k = Writer(b, "diagonal")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    source = [""] * x.rank
+    for n, name in zip(rest, names, strict=False):
+        source[n] = name
+    source[one], source[other] = affine((names[-1], 1), down), affine((names[-1], 1), right)
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def diagonal_matrix(b: Builder, x: Value, offset: int) -> Value:
+    """Matrices with the last dimension of ``x`` on a diagonal and 0 elsewhere."""
+    if not x.rank:
+        raise Malformed("a diagonal of a scalar")
+    down, right = max(-offset, 0), max(offset, 0)
+    size = x.shape[-1] + abs(offset)
+    shape = (*x.shape[:-1], size, size)
+    k = Writer(b, "diagonal_matrix")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    k.nest(shape, f"{y(names)} = 0")
+    target = [*names[: x.rank - 1], affine((names[x.rank - 1], 1), down), affine((names[x.rank - 1], 1), right)]
+    k.nest(x.shape, f"{y(target)} = {a(names[: x.rank])}")
+    return k.done()[0]
+
+
+def sliding(b: Builder, x: Value, axis: int, size: int, step: int) -> Value:
+    """Windows of ``size`` elements along an axis, ``step`` apart; the elements become the last dimension."""
+    if size < 1 or step < 1 or size > x.shape[axis]:
+        raise Malformed(f"windows of {size} elements in steps of {step} along axis {axis} of {x.text}")
+    count = (x.shape[axis] - size) // step + 1
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :], size)
+    k = Writer(b, "sliding")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    source = names[: x.rank]
+    source[axis] = affine((names[axis], step), (names[-1], 1))
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]

@@ -1,0 +1,201 @@
+"""PyTorch's graphs as ATen operators before any decomposition, with shapes from its fake kernels.
+
+Layers that ATen knows whole (LSTM, GRU, attention, batch normalisation) stay whole. Changes in place become
+ordinary operators: a tensor that is changed is another node from then on, and so are its views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+aten = torch.ops.aten
+
+
+class Unchangeable(Exception):
+    """A change in place that is not turned into an ordinary operator; its text says which."""
+
+
+def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions: Any = None) -> GraphModule:
+    """``function`` as a graph of ATen operators for inputs like these; nothing is computed.
+
+    ``decompositions``: a table by which operators are taken apart; without one, none is.
+    """
+    from torch._guards import tracing
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [_fake(mode, value) for value in inputs]
+    with tracing(None), torch.no_grad():
+        made = make_fx(
+            function,
+            decomposition_table=decompositions,
+            tracing_mode="real",
+            pre_dispatch=decompositions is None,
+            _allow_non_fake_inputs=True,
+        )(*fakes)
+    _write_numbers(made)
+    return made
+
+
+def _write_numbers(module: GraphModule) -> None:
+    """Write sizes, which are known by now, in place of the nodes that ask for them."""
+    numbers = {
+        n: n.meta["val"]
+        for n in module.graph.nodes
+        if n.op == "call_function" and isinstance(n.meta.get("val"), int | float)
+    }
+    if not numbers:
+        return
+    for node in module.graph.nodes:
+        node.args, node.kwargs = (
+            torch.fx.map_arg(given, lambda n: numbers.get(n, n)) for given in (node.args, node.kwargs)
+        )
+    for node in reversed(numbers):
+        module.graph.erase_node(node)
+    module.recompile()
+
+
+def _fake(mode: FakeTensorMode, value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    with mode:
+        sizes, strides = [int(s) for s in value.shape], [int(s) for s in value.stride()]
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+
+# -- changes in place --------------------------------------------------------------------------------
+
+
+def without_changes(module: GraphModule) -> GraphModule:
+    """The graph with changes in place as ordinary operators; :class:`Unchangeable` if an input is changed,
+    or a view of a kind that has no inverse."""
+    changes = [n for n in module.graph.nodes if _is_change(n)]
+    if not changes:
+        return module
+    _Functional(module).run()
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+def _is_change(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and bool(node.target._schema.is_mutable)
+
+
+def share_memory(one: Any, other: Any) -> bool:
+    """True if the values of two nodes are tensors over the same memory, by PyTorch's fake kernels."""
+    values = [n.meta.get("val") if isinstance(n, Node) else None for n in (one, other)]
+    if not all(isinstance(value, Tensor) for value in values):
+        return False
+    return values[0].untyped_storage()._cdata == values[1].untyped_storage()._cdata
+
+
+class _Functional:
+    """One pass over a graph. Each node has a current version; a change of a tensor makes new versions of it
+    and of the tensors that share its memory."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.graph: Graph = module.graph
+        self.current: dict[Node, Node] = {}
+        self.parents: dict[Node, Node] = {}
+        """View -> the tensor that it is a view of."""
+        self.made: set[Node] = set()
+
+    def run(self) -> None:
+        for node in list(self.graph.nodes):
+            if node in self.made:
+                continue
+            with self.graph.inserting_before(node):
+                node.args = torch.fx.map_arg(node.args, self.latest)
+                node.kwargs = torch.fx.map_arg(node.kwargs, self.latest)
+                if node.op != "call_function":
+                    continue
+                if _is_change(node):
+                    self.change(node)
+                else:
+                    self.note(node)
+
+    def note(self, node: Node) -> None:
+        """Remember what a view is a view of."""
+        for source in node.all_input_nodes:
+            if share_memory(node, source):
+                self.parents[node] = source
+                return
+
+    def latest(self, node: Node) -> Node:
+        """The version of a tensor that later nodes see."""
+        return self.current.get(node, node)
+
+    def change(self, node: Node) -> None:
+        target = node.args[0]
+        schema = node.target._schema  # type: ignore[union-attr]
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
+            raise Unchangeable(f"{node.target} changes other tensors than its first")
+        packet = getattr(aten, schema.name.partition("::")[2].rstrip("_"), None)
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if overload is None or overload._schema.is_mutable:
+            raise Unchangeable(f"{node.target} has no form that changes nothing")
+        new = self.add(overload, node.args, node.kwargs, target)
+        old = self.original(target)
+        node.replace_all_uses_with(new)
+        self.write(old, new)
+        self.graph.erase_node(node)
+
+    def original(self, node: Node) -> Node:
+        """The node whose version ``node`` is."""
+        for first, last in self.current.items():
+            if last is node:
+                return first
+        return node
+
+    def add(self, target: Any, args: Any, kwargs: Mapping[str, Any], like: Node) -> Node:
+        node = self.graph.call_function(target, tuple(args), dict(kwargs))
+        self.made.add(node)
+        value = like.meta["val"]
+        node.meta["val"] = value.new_empty(value.shape, dtype=value.dtype)
+        return node
+
+    def write(self, node: Node, new: Node) -> None:
+        """Make ``new`` the version of a tensor, of what it is a view of, and of other views of that."""
+        chain = [node]
+        while chain[-1] in self.parents:
+            chain.append(self.original(self.parents[chain[-1]]))
+        root = chain[-1]
+        if root.op in ("placeholder", "get_attr"):
+            raise Unchangeable("an input is changed in place")
+        versions = {node: new}
+        for view, base in zip(chain, chain[1:], strict=False):
+            versions[base] = self.scattered(view, self.latest(base), versions[view])
+        self.current.update(versions)
+        for view in [n for n in self.graph.nodes if n in self.parents and n not in versions]:
+            base = self.original(self.parents[view])
+            if base in versions:
+                args = torch.fx.map_arg(view.args, self.latest)
+                versions[view] = self.add(view.target, args, view.kwargs, view)
+                self.current[view] = versions[view]
+
+    def scattered(self, view: Node, base: Node, part: Node) -> Node:
+        """``base`` with the elements that ``view`` shows replaced by ``part``."""
+        target, rest = view.target, view.args[1:]
+        if view.kwargs:
+            raise Unchangeable(f"a change through {target}")
+        if target == aten.select.int:
+            return self.add(aten.select_scatter.default, (base, part, *rest), {}, base)
+        if target == aten.slice.Tensor:
+            return self.add(aten.slice_scatter.default, (base, part, *rest), {}, base)
+        if target in (aten.transpose.int, aten.t.default, aten.swapaxes.default):
+            return self.add(target, (part, *rest), {}, base)
+        plain = (
+            aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim,
+            aten.squeeze.default, aten.flatten.using_ints, aten.alias.default, aten.contiguous.default,
+        )  # fmt: skip
+        if target in plain:
+            return self.add(aten.reshape.default, (part, [int(s) for s in base.meta["val"].shape]), {}, base)
+        raise Unchangeable(f"a change through {target}")
