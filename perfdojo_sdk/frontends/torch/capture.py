@@ -6,6 +6,7 @@ ordinary operators: a tensor that is changed is another node from then on, and s
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -76,9 +77,8 @@ def without_changes(module: GraphModule) -> GraphModule:
     """The graph with changes in place as ordinary operators; :class:`Unchangeable` if an input is changed,
     or a view of a kind that has no inverse."""
     changes = [n for n in module.graph.nodes if _is_change(n)]
-    if not changes:
-        return module
-    _Functional(module).run()
+    if changes:
+        _Functional(module).run()
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
@@ -105,35 +105,37 @@ class _Functional:
         self.current: dict[Node, Node] = {}
         self.parents: dict[Node, Node] = {}
         """View -> the tensor that it is a view of."""
+        self.firsts: dict[Node, Any] = {}
+        """Call -> its first argument, before any version."""
         self.made: set[Node] = set()
 
     def run(self) -> None:
         for node in list(self.graph.nodes):
             if node in self.made:
                 continue
+            first = node.args[0] if node.args else None
+            if node.op == "call_function" and not _is_change(node):
+                self.note(node, first)
             with self.graph.inserting_before(node):
                 node.args = torch.fx.map_arg(node.args, self.latest)
                 node.kwargs = torch.fx.map_arg(node.kwargs, self.latest)
-                if node.op != "call_function":
-                    continue
                 if _is_change(node):
-                    self.change(node)
-                else:
-                    self.note(node)
+                    self.change(node, first)
 
-    def note(self, node: Node) -> None:
-        """Remember what a view is a view of."""
-        for source in node.all_input_nodes:
-            if share_memory(node, source):
-                self.parents[node] = source
-                return
+    def note(self, node: Node, first: Any) -> None:
+        """Remember what a view is a view of; a part of a split is one of the tensor that is split."""
+        self.firsts[node] = first
+        if node.target is operator.getitem:
+            first = self.firsts.get(first)
+        if share_memory(node, first):
+            self.parents[node] = first
 
     def latest(self, node: Node) -> Node:
         """The version of a tensor that later nodes see."""
         return self.current.get(node, node)
 
-    def change(self, node: Node) -> None:
-        target = node.args[0]
+    def change(self, node: Node, target: Any) -> None:
+        """Put an ordinary operator in place of one that changes ``target``."""
         schema = node.target._schema  # type: ignore[union-attr]
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
@@ -143,17 +145,9 @@ class _Functional:
         if overload is None or overload._schema.is_mutable:
             raise Unchangeable(f"{node.target} has no form that changes nothing")
         new = self.add(overload, node.args, node.kwargs, target)
-        old = self.original(target)
-        node.replace_all_uses_with(new)
-        self.write(old, new)
+        node.replace_all_uses_with(target)
+        self.write(target, new)
         self.graph.erase_node(node)
-
-    def original(self, node: Node) -> Node:
-        """The node whose version ``node`` is."""
-        for first, last in self.current.items():
-            if last is node:
-                return first
-        return node
 
     def add(self, target: Any, args: Any, kwargs: Mapping[str, Any], like: Node) -> Node:
         node = self.graph.call_function(target, tuple(args), dict(kwargs))
@@ -166,24 +160,32 @@ class _Functional:
         """Make ``new`` the version of a tensor, of what it is a view of, and of other views of that."""
         chain = [node]
         while chain[-1] in self.parents:
-            chain.append(self.original(self.parents[chain[-1]]))
-        root = chain[-1]
-        if root.op in ("placeholder", "get_attr"):
+            chain.append(self.parents[chain[-1]])
+        if chain[-1].op in ("placeholder", "get_attr"):
             raise Unchangeable("an input is changed in place")
         versions = {node: new}
         for view, base in zip(chain, chain[1:], strict=False):
             versions[base] = self.scattered(view, self.latest(base), versions[view])
+        for view, base in self.parents.items():
+            if view not in versions and base in versions:
+                versions[view] = self.again(view, versions[base])
         self.current.update(versions)
-        for view in [n for n in self.graph.nodes if n in self.parents and n not in versions]:
-            base = self.original(self.parents[view])
-            if base in versions:
-                args = torch.fx.map_arg(view.args, self.latest)
-                versions[view] = self.add(view.target, args, view.kwargs, view)
-                self.current[view] = versions[view]
+
+    def again(self, view: Node, base: Node) -> Node:
+        """A view of a new version of its tensor."""
+        part = _part(view)
+        if part is not None:
+            return self.add(aten.slice.Tensor, (base, *part), {}, view)
+        if view.target is operator.getitem:
+            raise Unchangeable("a change of a tensor that has views of several parts")
+        return self.add(view.target, (base, *view.args[1:]), view.kwargs, view)
 
     def scattered(self, view: Node, base: Node, part: Node) -> Node:
         """``base`` with the elements that ``view`` shows replaced by ``part``."""
         target, rest = view.target, view.args[1:]
+        piece = _part(view)
+        if piece is not None:
+            return self.add(aten.slice_scatter.default, (base, part, *piece), {}, base)
         if view.kwargs:
             raise Unchangeable(f"a change through {target}")
         if target == aten.select.int:
@@ -199,3 +201,18 @@ class _Functional:
         if target in plain:
             return self.add(aten.reshape.default, (part, [int(s) for s in base.meta["val"].shape]), {}, base)
         raise Unchangeable(f"a change through {target}")
+
+
+def _part(view: Node) -> tuple[int, int, int] | None:
+    """Dimension, start and end of a part of a tensor that is split; None for another kind of view."""
+    source = view.args[0]
+    if view.target is not operator.getitem or not isinstance(source, Node):
+        return None
+    name = source.target._schema.name if isinstance(source.target, torch._ops.OpOverload) else ""
+    if name.partition("::")[2] not in ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk"):
+        return None
+    place: Any = view.args[1]
+    dim: Any = source.args[2] if len(source.args) > 2 else source.kwargs.get("dim", 0)
+    sizes = [int(each.shape[dim]) for each in source.meta["val"]]
+    start = sum(sizes[:place])
+    return int(dim), start, start + sizes[place]

@@ -19,7 +19,7 @@ from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.call import Call, Result
-from perfdojo_sdk.frontends.torch.capture import captured, share_memory
+from perfdojo_sdk.frontends.torch.capture import captured, share_memory, without_changes
 from perfdojo_sdk.frontends.torch.rows import row_of
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
@@ -327,7 +327,7 @@ def _decomposed(
         if own is not None:
             table[target] = own
     try:
-        module = captured(function, given, table)
+        module = without_changes(captured(function, given, table))
     except Exception:  # PyTorch's own code, on fake tensors
         raise refused from None
     calls = [n for n in module.graph.nodes if n.op == "call_function"]
@@ -416,7 +416,8 @@ def _is_ordered(node: Node) -> bool:
 
 def _group(module: GraphModule, inside: Sequence[Node], is_ours: bool) -> Group:
     members = set(inside)
-    inputs = dict.fromkeys(n for node in inside for n in node.all_input_nodes if n not in members)
+    read = {n for node in inside for n in node.all_input_nodes if n not in members}
+    inputs = [n for n in module.graph.nodes if n in read]
     outputs = tuple(
         n
         for n in inside

@@ -377,3 +377,17 @@ def sliding(b: Builder, x: Value, axis: int, size: int, step: int) -> Value:
     source[axis] = affine((names[axis], step), (names[-1], 1))
     k.nest(shape, f"{y(names)} = {a(source)}")
     return k.done()[0]
+
+
+def placed(b: Builder, x: Value, part: Value, starts: Sequence[int], steps: Sequence[int]) -> Value:
+    """``x`` with ``part`` in the place of its elements from ``starts`` on in ``steps``."""
+    ends = [s + (n - 1) * t for s, n, t in zip(starts, part.shape, steps, strict=True)]
+    if part.rank != x.rank or any(e >= size for e, size in zip(ends, x.shape, strict=True)):
+        raise Malformed(f"{part.text} in the place of a part of {x.text}")
+    dtype = same_dtype(x, part)
+    k = Writer(b, "placed")
+    a, c, y, names = k.read(x), k.read(part), k.write(x.shape, dtype), levels(x.rank)
+    k.nest(x.shape, f"{y(names)} = {a(names)}")
+    target = [affine((n, t), s) for n, t, s in zip(names, steps, starts, strict=True)]
+    k.nest(part.shape, f"{y(target)} = {c(names)}")
+    return k.done()[0]

@@ -125,6 +125,29 @@ def _slice(c: Call) -> Value:
     return m.slice_(c.b, x, [c.whole("start", 0)], [end], [axis], [c.whole("step", 1)])
 
 
+def _slice_scatter(c: Call) -> Value:
+    """The tensor with another one in the place of a slice."""
+    x = c["self"]
+    axis = axis_of(c.whole("dim", 0), x.rank)
+    bounds = slice(c.whole("start", 0), c.whole("end", 2**62), c.whole("step", 1))
+    places = range(*bounds.indices(x.shape[axis]))
+    return _placed(c, x, c["src"], axis, places.start, places.step)
+
+
+def _select_scatter(c: Call) -> Value:
+    """The tensor with another one in the place of an element along a dimension."""
+    x, part = c["self"], c["src"]
+    axis = axis_of(c.whole("dim"), x.rank)
+    part = c.b.view(part, (*part.shape[:axis], 1, *part.shape[axis:]))
+    return _placed(c, x, part, axis, c.whole("index") % x.shape[axis], 1)
+
+
+def _placed(c: Call, x: Value, part: Value, axis: int, start: int, step: int) -> Value:
+    starts, steps = [0] * x.rank, [1] * x.rank
+    starts[axis], steps[axis] = start, step
+    return m.placed(c.b, x, cast(c.b, part, x.dtype), starts, steps)
+
+
 def _narrow(c: Call) -> Value:
     start = c.whole("start")
     return m.slice_(c.b, c["self"], [start], [start + c.whole("length")], [c.whole("dim")], [1])
@@ -410,6 +433,8 @@ ROWS: Mapping[str, Row] = {
     "unbind": _unbound,
     "select": _select,
     "slice": _slice,
+    "slice_scatter": _slice_scatter,
+    "select_scatter": _select_scatter,
     "narrow": _narrow,
     "repeat": _repeat,
     "tile": _repeat,
