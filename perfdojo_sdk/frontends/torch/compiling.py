@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -266,8 +265,3 @@ def _report(lowered: Lowered, shop: Workshop | None) -> GraphReport:
             KernelReport(programs[text].name, len(origins), tuple(dict.fromkeys(origins)), legs, median)
         )
     return GraphReport(tuple(kernels), lowered.elsewhere, "", lowered.operators)
-
-
-# -- what was compiled ---------------------------------------------------------------------------------
-
-_reports: weakref.WeakKeyDictionary[Any, list[GraphReport]] = weakref.WeakKeyDictionary()
