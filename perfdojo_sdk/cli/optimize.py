@@ -18,15 +18,19 @@ from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.frontends.onnx.lowering import Refusal
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.models.optimise import ModelResult
 
 _INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[0-9, ]*)\])")
 
+#: A module of PyTorch in a file.
+_MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file of ONNX.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A file of ONNX, or FILE.py:NAME of a PyTorch module.")
+    ],
     target: Annotated[
         str, typer.Option(help="Build for this target, or for the best that can run here.")
     ] = "best",
@@ -53,12 +57,12 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    graph, refusals, operators = _lowered(Path(model), _shapes(given or []))
+    graph, refused, operators = _lowered(model, _inputs(given or []))
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.target(target)
-    rows = [(r.node, r.operator, r.what, r.reason.value) for r in refusals]
+    rows = list(refused)
     if graph is not None:
         rows += [(node, "", r.what, r.reason.value) for node, r in refused_by(plugins, found, graph)]
     if listed:
@@ -79,16 +83,37 @@ def command(
     emit(_text(result), _data(result), as_json)
 
 
-def _lowered(path: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, Sequence[Refusal], Any]:
+_Inputs = dict[str, tuple[str, tuple[int, ...]]]
+"""Input -> its dtype, or nothing if that is left out, and its shape."""
+_Row = tuple[str, str, str, str]
+"""Node, operator, what, and why."""
+
+
+def _lowered(model: str, inputs: _Inputs) -> tuple[Graph | None, Sequence[_Row], Any]:
+    module = _MODULE.fullmatch(model)
     try:
+        if module is not None:
+            return _of_torch(Path(module["file"]), module["name"], inputs)
         from perfdojo_sdk.frontends.onnx.lowering import lower
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("onnx", "ml_dtypes", "google"):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("onnx", "ml_dtypes", "google", "torch"):
             raise
-        what = "models of ONNX need the package onnx"
-        raise UnavailableError("PD-O015", what, hint="pip install 'perfdojo-sdk[onnx]'") from None
-    lowered = lower(path, shapes)
-    return lowered.graph, lowered.refusals, lowered.operators
+        kind = "torch" if module is not None else "onnx"
+        what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
+        raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
+    lowered = lower(Path(model), {name: shape for name, (_, shape) in inputs.items()})
+    rows = [(r.node, r.operator, r.what, r.reason.value) for r in lowered.refusals]
+    return lowered.graph, rows, lowered.operators
+
+
+def _of_torch(path: Path, name: str, inputs: _Inputs) -> tuple[Graph | None, Sequence[_Row], Any]:
+    from perfdojo_sdk.frontends.torch.packaging import exported_file
+
+    given = {n: (dtype or "f32", shape) for n, (dtype, shape) in inputs.items()}
+    made = exported_file(path, name, given)
+    rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
+    return made.graph, rows, made.operators
 
 
 def _unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
@@ -99,19 +124,21 @@ def _unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
 
 
-def _shapes(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
-    found = {}
+def _inputs(given: Sequence[str]) -> _Inputs:
+    """Dtypes and shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
+    found: _Inputs = {}
     for text in given:
         match = _INPUT.fullmatch(text.strip())
         sizes = [s.strip() for s in match["sizes"].split(",")] if match and match["sizes"].strip() else []
         if match is None or not all(s.isdigit() and len(s) <= 12 for s in sizes):
             raise typer.BadParameter(f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224]")
-        found[match["name"]] = tuple(map(int, sizes))
+        found[match["name"]] = (match["dtype"] or "", tuple(map(int, sizes)))
     return found
 
 
 def _folder_name(model: str) -> str:
+    module = _MODULE.fullmatch(model)
+    model = f"{Path(module['file']).stem}_{module['name']}" if module is not None else model
     return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(model).stem)[:100].strip(".") or "model"
 
 

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import Field
+
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.core.program import Program
@@ -26,13 +28,22 @@ from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.measure.machine import cache_folder
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.store.traces import Strict
 
 #: Most bytes of all entries together.
-LIMIT = 10 << 30
-#: The file of an entry that holds its size; its time is that of the last use.
-MARK = "used"
+LIMIT = 10**10
+#: The file of an entry that describes it; its time is that of the last use.
+MARK = "entry.json"
 #: Time between two looks at a kernel that another process is building, and the longest time of all looks.
 _LOOK_S, _WAIT_S = 0.5, 3600.0
+
+
+class Mark(Strict):
+    """The description of an entry, which is written when it is complete."""
+
+    kernel: str = Field(max_length=1024)
+    target: str = Field(max_length=1024)
+    bytes: int = Field(ge=0)
 
 
 class CacheError(DojoError):
@@ -48,6 +59,8 @@ class Entry:
     """One kernel of the cache."""
 
     folder: Path
+    kernel: str
+    target: str
     bytes: int
     used: float
     """Time of the last use, in seconds since 1970."""
@@ -119,7 +132,8 @@ class KernelCache:
         if result.failed:
             raise BuildFailed("PD-O013", f"{kernel.name}: {result.failed[0].failure}")
         size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        write_whole(folder / MARK, f"{size}\n", folder)
+        mark = Mark(kernel=kernel.name, target=context.target.name, bytes=size)
+        write_whole(folder / MARK, mark.model_dump_json() + "\n", folder)
         self.shrink(keep=folder.name)
 
     # -- the folder
@@ -137,8 +151,9 @@ class KernelCache:
         found = []
         for folder in self.folder.iterdir():
             try:
-                size = int(read_bounded(folder / MARK, 64, self.folder))
-                found.append(Entry(folder, max(size, 0), (folder / MARK).stat().st_mtime))
+                mark = Mark.model_validate_json(read_bounded(folder / MARK, 1 << 14, self.folder))
+                used = (folder / MARK).stat().st_mtime
+                found.append(Entry(folder, mark.kernel, mark.target, mark.bytes, used))
             except (OSError, ValueError):
                 continue  # one that is being built, or none of ours
         return sorted(found, key=lambda entry: -entry.used)

@@ -32,9 +32,13 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [_fake(mode, value) for value in inputs]
+
+    def call(*values: Any) -> Any:  # whatever parameters the function itself declares
+        return function(*values)
+
     with tracing(None), torch.no_grad():
         made = make_fx(
-            function,
+            call,
             decomposition_table=decompositions,
             tracing_mode="real",
             pre_dispatch=decompositions is None,

@@ -100,14 +100,36 @@ def operator_of(node: Node) -> str:
     return getattr(target, "__name__", str(target))
 
 
+def whole_graph(
+    module: GraphModule, weights: Sequence[Tensor], names: Sequence[str], name: str
+) -> Graph:
+    """A graph of ATen, all of which has kernels, as one graph of kernels. ``weights``: the data of its first
+    inputs, which become constants; ``names``: those of its other inputs."""
+    walk = _Walk(module, name)
+    places = [n for n in module.graph.nodes if n.op == "placeholder"]
+    for place, weight in zip(places, weights, strict=False):
+        if place.users:
+            walk.values[place] = constant(walk.builder, weight)
+    for place, title in zip(places[len(weights) :], names, strict=True):
+        walk.values[place] = _inputs_like(walk.builder, title, place.meta.get("val"))
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            walk.call(node)
+    [output] = [n for n in module.graph.nodes if n.op == "output"]
+    found: list[Node] = []
+    torch.fx.map_arg(output.args, found.append)
+    titles = [f"y{k}" for k in range(len(found))] if len(found) > 1 else ["y"]
+    return walk.builder.graph({t: walk.argument(n) for t, n in zip(titles, found, strict=True)})
+
+
 # -- trying rows -------------------------------------------------------------------------------------
 
 
 class _Walk:
     """The values of nodes in one graph that is being made."""
 
-    def __init__(self, module: GraphModule) -> None:
-        self.module, self.builder = module, Builder("torch")
+    def __init__(self, module: GraphModule, name: str = "torch") -> None:
+        self.module, self.builder = module, Builder(name)
         self.values: dict[Node, Any] = {}
 
     def given(self, node: Node) -> None:
