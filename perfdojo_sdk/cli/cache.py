@@ -21,8 +21,8 @@ app = typer.Typer(
 def show(as_json: Json = False) -> None:
     """List the kernels of the cache, the one used last in front, with their sizes.
 
-    The cache is `kernels` in $PERFDOJO_CACHE, or in the user's folder for caches. It holds at most 10 GB; what has not
-    been used for the longest time goes first.
+    The cache is `kernels` in $PERFDOJO_CACHE, or in the user's folder for caches. It holds at most 10 GB;
+    what has not been used for the longest time goes first.
     """
     from perfdojo_sdk.models.cache import KernelCache
 

@@ -23,8 +23,12 @@ _MOST = 1 << 20
 
 
 def command(
-    directory: Annotated[Path, typer.Argument(parser=path_of, metavar="DIR", help="A folder of Python files.")],
-    target: Annotated[str, typer.Option(help="Build for this target, or for the best of this machine.")] = "best",
+    directory: Annotated[
+        Path, typer.Argument(parser=path_of, metavar="DIR", help="A folder of Python files.")
+    ],
+    target: Annotated[
+        str, typer.Option(help="Build for this target, or for the best of this machine.")
+    ] = "best",
     only: Annotated[str, typer.Option(metavar="PATTERN", help="Only files like this: 'level1/*'.")] = "*",
     threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS)] = 1,
     timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="For one problem.")] = 600.0,
@@ -39,14 +43,16 @@ def command(
 ) -> None:
     """Run problems of KernelBench: each file has class Model, get_inputs() and get_init_inputs().
 
-    Files are programs, and are run. Each is compiled by torch.compile(backend="perfdojo") in a process of its own and
-    compared with PyTorch in f64; a table says which are right, wrong, or partly run by PyTorch. What is finished is
-    kept: the same command goes on behind an interruption, and runs only files that changed.
+    Files are programs, and are run. Each is compiled by torch.compile(backend="perfdojo") in a process of
+    its own and compared with PyTorch in f64; a table says which are right, wrong, or partly run by PyTorch.
+    What is finished is kept: the same command goes on where it stopped, and runs only files that changed.
     """
     _check_torch()
     files = sorted(p for p in directory.rglob("*.py") if p.is_file() and p.relative_to(directory).match(only))
     if not files:
-        raise NothingFoundError("PD-O024", f"there is no problem in {directory}", hint="name a folder with *.py files")
+        raise NothingFoundError(
+            "PD-O024", f"there is no problem in {directory}", hint="name a folder with *.py files"
+        )
     options: dict[str, Any] = {"target": target, "threads": threads}
     options.update({"tune": tune} if tune else {})
     options.update({"interpret": True} if interpret else {})
@@ -120,14 +126,24 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 
 def _text(rows: list[dict[str, Any]]) -> str:
-    columns = ("problem", "status", "error / allowed", "kernels", "built", "eager", "ours", "compiled in", "notes")
+    columns = (
+        "problem",
+        "status",
+        "error / allowed",
+        "kernels",
+        "built",
+        "eager",
+        "ours",
+        "compiled in",
+        "notes",
+    )
     lines = []
     for row in rows:
         ran = row["status"] != "failed"
         note = row.get("what") or "; ".join(row.get("elsewhere", ()))
         lines.append((
-            row["problem"], row["status"], f"{row['error']:.2g}" if ran else "", row["kernels"] if ran else "",
-            row["built"] if ran else "", seconds(row["eager_s"]) if ran else "",
+            row["problem"], row["status"], f"{row['error']:.2g}" if ran else "",
+            row["kernels"] if ran else "", row["built"] if ran else "", seconds(row["eager_s"]) if ran else "",
             seconds(row["ours_s"]) if ran else "", f"{row['compile_s']:.1f} s" if ran else "", note[:200],
         ))  # fmt: skip
     counts = _counts(rows)

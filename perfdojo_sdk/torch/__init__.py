@@ -1,12 +1,12 @@
 """PyTorch models: the public names of the front end. Needs the extra ``torch``.
 
-    import torch
-    import perfdojo_sdk.torch
+import torch
+import perfdojo_sdk.torch
 
-    compiled = torch.compile(net, backend="perfdojo")
-    with torch.no_grad():
-        y = compiled(x)
-    print(perfdojo_sdk.torch.report(compiled).text)
+compiled = torch.compile(net, backend="perfdojo")
+with torch.no_grad():
+    y = compiled(x)
+print(perfdojo_sdk.torch.report(compiled).text)
 """
 
 from __future__ import annotations

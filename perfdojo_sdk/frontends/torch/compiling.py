@@ -175,13 +175,14 @@ class Choices:
 
     def __post_init__(self) -> None:
         if self.fallback not in ("eager", None):
-            raise DojoError("PD-O021", f"the option fallback is {self.fallback!r}",
-                            why="PyTorch runs what has no kernel (eager), or nothing does (None)")  # fmt: skip
+            what = f"the option fallback is {self.fallback!r}"
+            why = "PyTorch runs what has no kernel (eager), or nothing does (None)"
+            raise DojoError("PD-O021", what, why=why)
 
 
 def choices(options: Mapping[str, Any] | None) -> Choices:
     """Checked options."""
-    known = {name for name in Choices.__dataclass_fields__}
+    known = set(Choices.__dataclass_fields__)
     unknown = [name for name in options or {} if name not in known]
     if unknown:
         what = f"the backend perfdojo has no option {unknown[0]!r}"

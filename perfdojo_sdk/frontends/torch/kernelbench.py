@@ -1,7 +1,7 @@
 """One problem of KernelBench through ``torch.compile(backend="perfdojo")``, beside eager PyTorch.
 
-The reference is PyTorch in f64 on the same numbers. A result is right if its error is at most 2e-5 of the largest
-value, or 8 times that of eager PyTorch in the dtype of the model, whichever is more. Run as a process of its own:
+The reference is PyTorch in f64 on the same numbers. A result is right if its error is at most 2e-5 of the
+largest value, or 8 times that of eager PyTorch in the dtype of the model, whichever is more. As a process:
 ``python -m perfdojo_sdk.frontends.torch.kernelbench FILE RESULT OPTIONS``.
 """
 
@@ -70,7 +70,10 @@ def excess(ours: Any, eager: Any, exact: Any) -> float:
         return 0.0 if torch.equal(ours, eager) else float("inf")
     ours, eager, exact = ours.double(), eager.double(), exact.double()
     odd = ~exact.isfinite() | ~eager.isfinite()
-    if not torch.equal(ours[odd].nan_to_num(1.25), eager[odd].nan_to_num(1.25)) or not ours[~odd].isfinite().all():
+    if (
+        not torch.equal(ours[odd].nan_to_num(1.25), eager[odd].nan_to_num(1.25))
+        or not ours[~odd].isfinite().all()
+    ):
         return float("inf")
     ours, eager, exact = ours[~odd], eager[~odd], exact[~odd]
     if not ours.numel():

@@ -1,8 +1,8 @@
 """Graphs of ATen operators as graphs of kernels, and the parts that stay with PyTorch.
 
 A row turns a call into rules. What has no row, or a row that refuses, is taken apart by PyTorch's own
-decompositions into core ATen; if rows take all of that, the call is ours. All other calls are *elsewhere*, each
-with its reason. Calls of one kind that do not wait for one of the other kind form one group.
+decompositions into core ATen; if rows take all of that, the call is ours. All other calls are *elsewhere*,
+each with its reason. Calls of one kind that do not wait for one of the other kind form one group.
 """
 
 from __future__ import annotations
@@ -100,9 +100,7 @@ def operator_of(node: Node) -> str:
     return getattr(target, "__name__", str(target))
 
 
-def whole_graph(
-    module: GraphModule, weights: Sequence[Tensor], names: Sequence[str], name: str
-) -> Graph:
+def whole_graph(module: GraphModule, weights: Sequence[Tensor], names: Sequence[str], name: str) -> Graph:
     """A graph of ATen, all of which has kernels, as one graph of kernels. ``weights``: the data of its first
     inputs, which become constants; ``names``: those of its other inputs."""
     walk = _Walk(module, name)
@@ -404,7 +402,9 @@ _VIEWS = frozenset(
 
 def _is_view(node: Node) -> bool:
     """True if the result shares the memory of its first operand."""
-    return operator_of(node).partition(".")[0] in _VIEWS and bool(node.args) and share_memory(node, node.args[0])
+    return (
+        operator_of(node).partition(".")[0] in _VIEWS and bool(node.args) and share_memory(node, node.args[0])
+    )
 
 
 def _grouped(module: GraphModule, nodes: Sequence[Node], ours: set[Node], trial: _Trial) -> list[Group]:
@@ -443,7 +443,8 @@ def _group(module: GraphModule, inside: Sequence[Node], is_ours: bool) -> Group:
     outputs = tuple(
         n
         for n in inside
-        if any(u not in members for u in n.users) and not isinstance(n.meta.get("val"), list | tuple | int | float)
+        if any(u not in members for u in n.users)
+        and not isinstance(n.meta.get("val"), list | tuple | int | float)
     )
     kept = tuple(n for n in inputs if n.op != "get_attr" or not is_ours)
     if not is_ours:

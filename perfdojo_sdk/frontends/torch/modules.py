@@ -31,7 +31,9 @@ def loaded(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # the user's code
-        raise ModuleError("PD-O023", f"{path} does not run", why=f"{type(error).__name__}: {error}") from error
+        raise ModuleError(
+            "PD-O023", f"{path} does not run", why=f"{type(error).__name__}: {error}"
+        ) from error
     return module
 
 
@@ -41,7 +43,9 @@ def network(path: Path, name: str) -> torch.nn.Module:
     if isinstance(found, torch.nn.Module):
         return found.eval()
     if not callable(found):
-        raise ModuleError("PD-O023", f"{path} has no {name}", hint="write FILE.py:NAME of a module or its class")
+        raise ModuleError(
+            "PD-O023", f"{path} has no {name}", hint="write FILE.py:NAME of a module or its class"
+        )
     try:
         made = found()
     except Exception as error:  # the user's code
@@ -69,10 +73,12 @@ class Problem:
 def problem(path: Path, seed: int = 0) -> Problem:
     """The problem in a file: ``class Model``, ``get_inputs()`` and ``get_init_inputs()``; in evaluation."""
     module = loaded(path)
-    missing = [n for n in ("Model", "get_inputs", "get_init_inputs") if not callable(getattr(module, n, None))]
+    missing = [
+        n for n in ("Model", "get_inputs", "get_init_inputs") if not callable(getattr(module, n, None))
+    ]
     if missing:
-        raise ModuleError("PD-O023", f"{path} has no {missing[0]}", hint="a problem has class Model(nn.Module), "
-                          "get_inputs() and get_init_inputs()")  # fmt: skip
+        hint = "a problem has class Model(nn.Module), get_inputs() and get_init_inputs()"
+        raise ModuleError("PD-O023", f"{path} has no {missing[0]}", hint=hint)
     torch.manual_seed(seed)
     try:
         given = module.get_init_inputs()

@@ -1,4 +1,4 @@
-"""A report on what ``torch.compile`` made of a model: kernels with their legs, and calls that run elsewhere."""
+"""A report on a compiled model: kernels with their legs of verification, and calls that run elsewhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ class Report:
         lines = []
         for number, graph in enumerate(self.graphs, 1):
             kernels = number_of(len(graph.kernels), "kernels")
-            lines.append(f"graph {number}: {kernels}" + (f"; PyTorch runs it: {graph.whole}" if graph.whole else ""))
+            lines.append(
+                f"graph {number}: {kernels}" + (f"; PyTorch runs it: {graph.whole}" if graph.whole else "")
+            )
             for kernel in graph.kernels:
                 time = f", {kernel.median_s * 1e6:.1f} us measured" if kernel.median_s is not None else ""
                 calls = number_of(kernel.calls, "calls")

@@ -1,7 +1,7 @@
 """Calls of compiled graphs on PyTorch's tensors: nothing is copied but inputs with gaps.
 
-Arguments of all kernels are prepared once for each Python thread; a call only sets the addresses of inputs and
-fresh outputs.
+Arguments of all kernels are prepared once for each Python thread; a call only sets the addresses of inputs
+and fresh outputs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ class GraphCall:
     def __init__(self, graph: Graph, libraries: Mapping[str, Library], threads: int) -> None:
         """``libraries``: for each program's text, the library that has its kernel."""
         self.graph, self.threads = graph, threads
-        self._functions = [
-            libraries[n.program.text][kernel_name(n.program)].only for n in graph.nodes
-        ]
+        self._functions = [libraries[n.program.text][kernel_name(n.program)].only for n in graph.nodes]
         self._plan = plan_memory(graph)
         self._constants = {name: array.copy(order="C") for name, array in graph.constants.items()}
         made = {name for node in graph.nodes for name in node.outputs}
@@ -136,5 +134,3 @@ def _failed(status: int) -> LibraryError:
         what = "this processor cannot run a kernel that was built here"
         return LibraryError("PD-L006", what, why="it lacks instructions that the kernel is made of")
     return LibraryError("PD-L009", f"a kernel failed with status {status}")
-
-

@@ -360,7 +360,8 @@ def diagonal_matrix(b: Builder, x: Value, offset: int) -> Value:
     k = Writer(b, "diagonal_matrix")
     a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
     k.nest(shape, f"{y(names)} = 0")
-    target = [*names[: x.rank - 1], affine((names[x.rank - 1], 1), down), affine((names[x.rank - 1], 1), right)]
+    along_ = names[x.rank - 1]
+    target = [*names[: x.rank - 1], affine((along_, 1), down), affine((along_, 1), right)]
     k.nest(x.shape, f"{y(target)} = {a(names[: x.rank])}")
     return k.done()[0]
 

@@ -144,9 +144,7 @@ def _pairwise(c: Call) -> Value:
     one = c.b.view(x, (*x.shape[:-1], 1, x.shape[-1]))
     other = c.b.view(y, (*y.shape[:-2], 1, *y.shape[-2:]))
     text = "abs({a} - {d})" if p == 1.0 else "({a} - {d}) * ({a} - {d})"
-    terms = pointwise(
-        c, "distance_terms", lambda a, d: text.replace("{a}", a).replace("{d}", d), one, other
-    )
+    terms = pointwise(c, "distance_terms", lambda a, d: text.replace("{a}", a).replace("{d}", d), one, other)
     total = reduce_sum(c.b, terms, (terms.rank - 1,), False)
     return total if p == 1.0 else pointwise(c, "sqrt", lambda a: f"sqrt({a})", total)
 
@@ -162,9 +160,11 @@ ROWS: Mapping[str, Row] = {
     "addmv": lambda c: _plus(c, product(c, c["mat"], c["vec"])),
     "mv": lambda c: product(c, c["self"], c["vec"]),
     "dot": lambda c: product(c, c["self"], c["tensor"]),
-    "inner": lambda c: rules.einsum(c.b, "...k,...k->...", [c["self"], c["other"]])
-    if c["other"].rank == 1
-    else _refuse_inner(c),
+    "inner": lambda c: (
+        rules.einsum(c.b, "...k,...k->...", [c["self"], c["other"]])
+        if c["other"].rank == 1
+        else _refuse_inner(c)
+    ),
     "outer": _outer,
     "ger": _outer,
     "bilinear": _bilinear,

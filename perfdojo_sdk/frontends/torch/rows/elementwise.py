@@ -19,9 +19,9 @@ _FUNCTIONS: Mapping[str, Callable[[str], str]] = {
     **{
         name: (lambda operation: lambda a: f"{operation}({a})")(name)
         for name in (
-            "abs", "sqrt", "exp", "log", "tanh", "erf", "exp2", "expm1", "log2", "log1p", "rsqrt", "sin", "cos",
-            "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor", "ceil", "round",
-            "trunc", "sigmoid",
+            "abs", "sqrt", "exp", "log", "tanh", "erf", "exp2", "expm1", "log2", "log1p", "rsqrt", "sin",
+            "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "floor", "ceil",
+            "round", "trunc", "sigmoid",
         )
     },
     "fix": lambda a: f"trunc({a})",
@@ -256,9 +256,7 @@ def _rrelu(c: Call) -> Value:
 
 
 def _elu(c: Call) -> Value:
-    low, high, inside = (
-        literal(c.real(name, 1.0), "f32") for name in ("alpha", "scale", "input_scale")
-    )
+    low, high, inside = (literal(c.real(name, 1.0), "f32") for name in ("alpha", "scale", "input_scale"))
     if c.real("scale", 1.0) == 1.0 and c.real("input_scale", 1.0) == 1.0:
         return e.elu(c.b, c["self"], c.real("alpha", 1.0))
     return pointwise(
@@ -462,10 +460,8 @@ ROWS: Mapping[str, Row] = {
     "addcmul": _added("*"),
     "addcdiv": _added("/"),
     "nan_to_num": _nan_to_num,
-    **{name: same for name in ("positive", "clone", "contiguous", "detach", "alias", "lift_fresh_copy",
-                               "lift_fresh", "resolve_conj", "resolve_neg", "pin_memory", "conj")},
-    **{name: cast for name in ("to", "_to_copy", "type_as")},
-    **{name: dropout for name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
-                                  "native_dropout")},
+    **dict.fromkeys(("positive", "clone", "contiguous", "detach", "alias", "lift_fresh_copy", "lift_fresh"), same),
+    **dict.fromkeys(("to", "_to_copy", "type_as"), cast),
+    **dict.fromkeys(("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"), dropout),
     "copy": copy,
 }  # fmt: skip

@@ -117,9 +117,7 @@ def _classes(c: Call, x: Value, target: Value) -> Value:
     if x.rank == 1:
         x, target = c.b.view(x, (1, *x.shape)), c.b.view(target, (1,))
     by = _reduction(c)
-    found = negative_log_likelihood(
-        c.b, x, target, c.maybe("weight"), c.whole("ignore_index", -100), by
-    )
+    found = negative_log_likelihood(c.b, x, target, c.maybe("weight"), c.whole("ignore_index", -100), by)
     return c.b.view(found, c.shape)
 
 
@@ -163,9 +161,7 @@ def _distance(c: Call, x: Value, y: Value, p: float, epsilon: float) -> Value:
         raise Refused(Reason.CHOICE, f"distances with p = {p}")
     text = f"({{a}} - {{d}} + {shift})"
     power = f"abs{text}" if p == 1.0 else f"{text} * {text}"
-    terms = pointwise(
-        c, "distance_terms", lambda a, d: power.replace("{a}", a).replace("{d}", d), x, y
-    )
+    terms = pointwise(c, "distance_terms", lambda a, d: power.replace("{a}", a).replace("{d}", d), x, y)
     final = (lambda t, _: t) if p == 1.0 else (lambda t, _: f"sqrt({t})")
     return reduce(c.b, "distance", terms, (terms.rank - 1,), False, "+=", final=final)
 

@@ -411,8 +411,7 @@ def _filled_like(c: Call) -> Value:
 
 
 ROWS: Mapping[str, Row] = {
-    **{name: _view for name in ("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze",
-                                "view_as", "reshape_as", "ravel", "atleast_2d")},
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "ravel", "atleast_2d"), _view),
     "permute": _permute,
     "transpose": _transpose,
     "swapaxes": _transpose,
@@ -423,13 +422,12 @@ ROWS: Mapping[str, Row] = {
     "numpy_T": _reversed,
     "movedim": _moved,
     "moveaxis": _moved,
-    **{name: _expand for name in ("expand", "expand_as", "broadcast_to")},
+    **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
     "cat": _joined,
     "concat": _joined,
     "concatenate": _joined,
     "stack": _stacked,
-    **{name: _parts for name in ("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_chunk",
-                                 "unsafe_split")},
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_chunk", "unsafe_split"), _parts),
     "unbind": _unbound,
     "select": _select,
     "slice": _slice,

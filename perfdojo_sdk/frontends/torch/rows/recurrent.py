@@ -31,7 +31,9 @@ def _row(
         directions, count = 2 if both else 1, c.whole("num_layers")
         size = (4 if biased else 2) * directions * count
         if len(params) != size:
-            raise Refused(Reason.CHOICE, f"{c.op} with {len(params)} weights instead of {size}", "projections")
+            raise Refused(
+                Reason.CHOICE, f"{c.op} with {len(params)} weights instead of {size}", "projections"
+            )
         if first:
             x = transpose(c.b, x, (1, 0, 2))
         lasts: list[list[Value]] = [[] for _ in states]

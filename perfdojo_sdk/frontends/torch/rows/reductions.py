@@ -13,7 +13,6 @@ from perfdojo_sdk.graph.operators import reductions as r
 from perfdojo_sdk.graph.operators.selections import top_k
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.shapes import axes_of
-from perfdojo_sdk.graph.writer import is_float
 
 #: Largest number of elements whose sum is taken in one go; of more, first that of each row.
 ONE_SUM = 4096
@@ -25,7 +24,9 @@ def axes(c: Call, x: Value, name: str = "dim") -> tuple[int, ...]:
     return axes_of(given, x.rank) if given else tuple(range(x.rank))
 
 
-def total(c: Call, x: Value, over: Sequence[int], keepdims: bool, sign: str = "+=", name: str = "sum") -> Value:
+def total(
+    c: Call, x: Value, over: Sequence[int], keepdims: bool, sign: str = "+=", name: str = "sum"
+) -> Value:
     """A sum, or another accumulation, over axes. Of many elements the innermost axis goes first, so that
     errors of rounding do not add up along all of them."""
     over = list(over)
@@ -178,9 +179,7 @@ def norm(c: Call, x: Value, p: float, over: Sequence[int], keepdims: bool) -> Va
         2.0: (lambda a: f"{a} * {a}", lambda t: f"sqrt({t})"),
     }
     exponent, inverse = literal(p, "f32"), literal(1 / p, "f32")
-    term, root = forms.get(
-        p, (lambda a: f"pow(abs({a}), {exponent})", lambda t: f"pow({t}, {inverse})")
-    )
+    term, root = forms.get(p, (lambda a: f"pow(abs({a}), {exponent})", lambda t: f"pow({t}, {inverse})"))
     over = list(over)
     if len(over) > 1 and prod(x.shape[a] for a in over) > ONE_SUM:
         rows = r.reduce(c.b, "norm", x, over[-1:], True, "+=", term)
@@ -270,7 +269,12 @@ def _layer_norm(c: Call) -> Value:
 
 
 #: Machine epsilon of dtypes, which is the default of a normalisation by the root mean square.
-_EPSILON = {"f32": 1.1920928955078125e-07, "f64": 2.220446049250313e-16, "f16": 0.0009765625, "bf16": 0.0078125}
+_EPSILON = {
+    "f32": 1.1920928955078125e-07,
+    "f64": 2.220446049250313e-16,
+    "f16": 0.0009765625,
+    "bf16": 0.0078125,
+}
 
 
 def _rms_norm(c: Call) -> Value:

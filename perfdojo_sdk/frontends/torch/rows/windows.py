@@ -37,9 +37,7 @@ def _conv(c: Call) -> Value:
     else:
         pads = c.each("padding", rank, 0) * 2
     strides = c.each("stride", rank, 1)
-    found = convolutions.conv(
-        c.b, x, w, c.maybe("bias"), strides, dilations, pads, "", c.whole("groups", 1)
-    )
+    found = convolutions.conv(c.b, x, w, c.maybe("bias"), strides, dilations, pads, "", c.whole("groups", 1))
     return _unbatched(c, found, alone)
 
 
@@ -151,9 +149,7 @@ def _nearest(c: Call) -> Value:
     for n, (count, ratio) in enumerate(_resized(c, x)):
         size = x.shape[2 + n]
         step = np.float32(ratio)
-        rows: list[Taps] = [
-            ((min(floor(np.float32(i) * step), size - 1), 1.0),) for i in range(count)
-        ]
+        rows: list[Taps] = [((min(floor(np.float32(i) * step), size - 1), 1.0),) for i in range(count)]
         x = along(c.b, "resize", x, 2 + n, rows)
     return x
 
@@ -210,9 +206,8 @@ def _folded(c: Call) -> Value:
     )  # fmt: skip
 
 
-
 ROWS: Mapping[str, Row] = {
-    **{name: _conv for name in ("conv1d", "conv2d", "conv3d", "convolution")},
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _conv),
     **{f"conv_transpose{rank}d": _transposed for rank in (1, 2, 3)},
     **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
     **{f"max_pool{rank}d_with_indices": _max_pool(rank) for rank in (1, 2, 3)},
