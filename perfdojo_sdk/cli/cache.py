@@ -34,7 +34,7 @@ def show(as_json: Json = False) -> None:
     total = sum(row[2] for row in rows)
     columns = ("kernel", "target", "bytes", "last used", "entry")
     size = f"{number_of(len(rows), 'kernels')}, {total / 1e6:.1f} MB of at most {cache.limit / 1e9:.0f} GB"
-    text = f"{table(columns, [row[:4] for row in rows])}\n" if rows else ""
+    text = f"{table(columns[:4], [row[:4] for row in rows])}\n" if rows else ""
     data = {
         "folder": str(cache.folder),
         "bytes": total,

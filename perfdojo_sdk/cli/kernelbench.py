@@ -139,13 +139,13 @@ def _text(rows: list[dict[str, Any]]) -> str:
     )
     lines = []
     for row in rows:
-        ran = row["status"] != "failed"
-        note = row.get("what") or "; ".join(row.get("elsewhere", ()))
-        lines.append((
-            row["problem"], row["status"], f"{row['error']:.2g}" if ran else "",
-            row["kernels"] if ran else "", row["built"] if ran else "", seconds(row["eager_s"]) if ran else "",
-            seconds(row["ours_s"]) if ran else "", f"{row['compile_s']:.1f} s" if ran else "", note[:200],
-        ))  # fmt: skip
+        note = (row.get("what") or "; ".join(row.get("elsewhere", ())))[:200]
+        if row["status"] == "failed":
+            lines.append((row["problem"], row["status"], "", "", "", "", "", "", note))
+            continue
+        times = (seconds(row["eager_s"]), seconds(row["ours_s"]), f"{row['compile_s']:.1f} s")
+        numbers = (f"{row['error']:.2g}", row["kernels"], row["built"])
+        lines.append((row["problem"], row["status"], *numbers, *times, note))
     counts = _counts(rows)
     summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     return f"{table(columns, lines)}\n{number_of(len(rows), 'problems')}: {summary} (times are measured)"

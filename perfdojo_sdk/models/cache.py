@@ -1,9 +1,9 @@
 """The user's cache of verified kernels: one folder for each, by content; all front ends share it.
 
 An entry is an ordinary library with one kernel. Its name is the hash of everything that the kernel
-depends on: program, target, device, toolchain, plugins and settings. Code from the cache runs in the user's processes,
-so the folder has to be the user's own, and nobody else's to write. The entries that have not been used for
-the longest time go first once all together are larger than the limit.
+depends on: program, target, device, toolchain, plugins and settings. Code from the cache runs in the user's
+processes, so the folder has to be the user's own, and nobody else's to write. The entries that have not been
+used for the longest time go first once all together are larger than the limit.
 """
 
 from __future__ import annotations

@@ -95,9 +95,8 @@ def _is_change(node: Node) -> bool:
 def share_memory(one: Any, other: Any) -> bool:
     """True if the values of two nodes are tensors over the same memory, by PyTorch's fake kernels."""
     values = [n.meta.get("val") if isinstance(n, Node) else None for n in (one, other)]
-    if not all(isinstance(value, Tensor) for value in values):
-        return False
-    return values[0].untyped_storage()._cdata == values[1].untyped_storage()._cdata
+    places = [v.untyped_storage()._cdata for v in values if isinstance(v, Tensor)]
+    return len(places) == 2 and places[0] == places[1]
 
 
 class _Functional:

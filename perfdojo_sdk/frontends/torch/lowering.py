@@ -309,7 +309,7 @@ def _decompositions() -> Any:
     """PyTorch's table into core ATen, without what rows take whole."""
     from torch._decomp import core_aten_decompositions
 
-    table = core_aten_decompositions()
+    table: Any = core_aten_decompositions()
     return {op: rule for op, rule in table.items() if not _has_row(op)}
 
 
@@ -336,14 +336,16 @@ def _decomposed(
 
     def function(*values: Any) -> Any:
         named = dict(zip(tensors, values, strict=True))
-        args, kwargs = (torch.fx.map_arg(a, lambda n: named[n]) for a in (node.args, node.kwargs))
+        args: Any = torch.fx.map_arg(node.args, named.__getitem__)
+        kwargs: Any = torch.fx.map_arg(node.kwargs, named.__getitem__)
         return target(*args, **kwargs)
 
     table = dict(_decompositions())
     if _has_row(target):  # its row refused
         from torch._decomp import core_aten_decompositions
 
-        own = core_aten_decompositions().get(target)
+        whole: Any = core_aten_decompositions()
+        own = whole.get(target)
         if own is not None:
             table[target] = own
     try:
@@ -373,7 +375,7 @@ def _decomposed(
     [output] = [n for n in module.graph.nodes if n.op == "output"]
     found = output.args[0]
     parts = found if isinstance(found, list | tuple) else [found]
-    return [values.get(n) if isinstance(n, Node) else None for n in parts]  # type: ignore[misc]
+    return [values.get(n) if isinstance(n, Node) else None for n in parts]
 
 
 # -- groups ------------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ class Exported:
 
 
 def exported_file(path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]]) -> Exported:
-    """The module ``name`` of a file. ``inputs``: name -> dtype and shape, for the arguments of ``forward``."""
+    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes."""
     net = network(path, name)
     names = input_names(net)
     unknown = [n for n in inputs if n not in names]

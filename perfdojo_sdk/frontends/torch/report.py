@@ -61,6 +61,7 @@ def report(compiled: Any) -> Report:
 
 def _graphs(compiled: Any) -> Iterator[Compiled]:
     """The graphs of a function's code, and of the functions in which it goes on behind a graph break."""
+    backend = _backend(compiled)
     todo, seen = [getattr(compiled, "_torchdynamo_orig_callable", None)], set[CodeType]()
     while todo:
         function = todo.pop()
@@ -70,6 +71,8 @@ def _graphs(compiled: Any) -> Iterator[Compiled]:
             continue
         seen.add(code)
         for entry in reversed(_debug_get_cache_entry_list(code)):
+            if backend is not None and entry.backend is not backend:
+                continue  # of another call of torch.compile
             for name in entry.code.co_names:
                 value = names.get(name)
                 if name.startswith("__compiled_fn"):
@@ -78,3 +81,13 @@ def _graphs(compiled: Any) -> Iterator[Compiled]:
                         yield value
                 elif name.startswith("__resume"):
                     todo.append(value)
+
+
+def _backend(compiled: Any) -> Any:
+    """The backend of one call of ``torch.compile``, as Dynamo's entries name it; None if it is not found."""
+    cells = [cell.cell_contents for cell in getattr(compiled, "__closure__", None) or ()]
+    contexts = [c for c in (getattr(compiled, "dynamo_ctx", None), *cells) if hasattr(c, "callback")]
+    found = contexts[0].callback if contexts else None
+    while hasattr(found, "_torchdynamo_orig_backend"):
+        found = found._torchdynamo_orig_backend
+    return found

@@ -411,7 +411,8 @@ def _filled_like(c: Call) -> Value:
 
 
 ROWS: Mapping[str, Row] = {
-    **dict.fromkeys(("view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as", "reshape_as", "ravel", "atleast_2d"), _view),
+    **dict.fromkeys(("view", "reshape", "_unsafe_view", "view_as", "reshape_as", "ravel"), _view),
+    **dict.fromkeys(("flatten", "unflatten", "squeeze", "unsqueeze", "atleast_2d"), _view),
     "permute": _permute,
     "transpose": _transpose,
     "swapaxes": _transpose,
@@ -427,7 +428,8 @@ ROWS: Mapping[str, Row] = {
     "concat": _joined,
     "concatenate": _joined,
     "stack": _stacked,
-    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split", "unsafe_chunk", "unsafe_split"), _parts),
+    **dict.fromkeys(("split", "split_with_sizes", "chunk", "tensor_split"), _parts),
+    **dict.fromkeys(("unsafe_chunk", "unsafe_split"), _parts),
     "unbind": _unbound,
     "select": _select,
     "slice": _slice,
