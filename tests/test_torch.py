@@ -132,11 +132,11 @@ def test_gradients_are_left_to_pytorch() -> None:
     with pytest.warns(UserWarning, match="gradients are recorded"):
         ours(x).sum().backward()
     assert net.linear.weight.grad is not None
-    assert "gradients" in report(ours).graphs[0].whole
+    assert any("gradients" in graph.whole for graph in report(ours).graphs)
     with pytest.raises(Exception, match="gradients are recorded"):
         compiled(net, fallback=None)(x)
     with torch.no_grad():
-        assert close(ours(x), net(x)) and report(ours).graphs[-1].kernels
+        assert close(ours(x), net(x)) and any(graph.kernels for graph in report(ours).graphs)
 
 
 @torch.no_grad()

@@ -32,7 +32,7 @@ MOST_SIZES = 16
 
 
 class Compiled:
-    """What Dynamo calls in place of one of its graphs."""
+    """The function that Dynamo calls in place of one of its graphs."""
 
     def __init__(self, module: Any, inputs: Sequence[Any], chosen: Choices) -> None:
         self._module, self._chosen = module, chosen

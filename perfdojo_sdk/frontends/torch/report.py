@@ -45,7 +45,7 @@ class Report:
 
 
 def report(compiled: Any) -> Report:
-    """What ``torch.compile(..., backend="perfdojo")`` made of ``compiled`` up to now, graph breaks included.
+    """The graphs that ``torch.compile(..., backend="perfdojo")`` made of ``compiled`` so far.
 
     :class:`DojoError` if it has not been called yet, or is compiled by another backend.
     """
@@ -71,8 +71,8 @@ def _graphs(compiled: Any) -> Iterator[Compiled]:
             continue
         seen.add(code)
         for entry in reversed(_debug_get_cache_entry_list(code)):
-            if backend is not None and entry.backend is not backend:
-                continue  # of another call of torch.compile
+            if backend is not None and entry.backend != backend:
+                continue  # of another backend, or of other options
             for name in entry.code.co_names:
                 value = names.get(name)
                 if name.startswith("__compiled_fn"):
@@ -84,7 +84,8 @@ def _graphs(compiled: Any) -> Iterator[Compiled]:
 
 
 def _backend(compiled: Any) -> Any:
-    """The backend of one call of ``torch.compile``, as Dynamo's entries name it; None if it is not found."""
+    """The backend of a call of ``torch.compile``, as Dynamo's entries name it; None if it is not found. Calls
+    with one backend and equal options share what is compiled of one code."""
     cells = [cell.cell_contents for cell in getattr(compiled, "__closure__", None) or ()]
     contexts = [c for c in (getattr(compiled, "dynamo_ctx", None), *cells) if hasattr(c, "callback")]
     found = contexts[0].callback if contexts else None
