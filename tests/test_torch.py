@@ -220,6 +220,13 @@ def test_options_are_checked() -> None:
         report(torch.compile(lambda x: x, backend="eager"))
 
 
+def test_the_guide_compiles_a_module(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    [script] = [b.partition("```")[0] for b in text.split("```python\n")[1:] if "torch.compile" in b]
+    exec(script.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), {})
+    assert "graph 1: 2 kernels" in capsys.readouterr().out
+
+
 # -- verified kernels and their cache ------------------------------------------------------------------
 
 

@@ -62,7 +62,10 @@ def report(compiled: Any) -> Report:
 def _graphs(compiled: Any) -> Iterator[Compiled]:
     """The graphs of a function's code, and of the functions in which it goes on behind a graph break."""
     backend = _backend(compiled)
-    todo, seen = [getattr(compiled, "_torchdynamo_orig_callable", None)], set[CodeType]()
+    # Dynamo wraps the forward of PyTorch's own modules, such as Sequential, in a function of its own.
+    forward = getattr(compiled, "forward", None) if hasattr(compiled, "dynamo_ctx") else None
+    wrapped = [getattr(each, "_torchdynamo_orig_callable", None) for each in (forward, compiled)]
+    todo, seen = wrapped, set[CodeType]()
     while todo:
         function = todo.pop()
         function = getattr(function, "__func__", function)
