@@ -68,6 +68,7 @@ LAYERS = (
     "models",
     "frontends",
     "onnx",
+    "torch",
     "environment",
     "testing",
     "perfllm",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 COMMANDS: Mapping[str, str] = {
     "build-library": "build, verify and measure a library of kernels for a target",
     "optimize": "build a model: lower it to kernels, build, verify and measure each, package all",
+    "kernelbench": "run a folder of PyTorch modules in the form of KernelBench",
+    "cache": "show or clear the cache of verified kernels",
     "tune": "search for the fastest program of a kernel, and keep everything that was tried",
     "train": "train an agent on kernels of one or more targets, for `tune --search perfllm --agent FILE`",
     "agents": "say what a trained agent is and how it came about",
@@ -233,7 +235,7 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
 
 
 #: Commands that keep what they have done and always resume; those with ``--resume`` resume on request.
-_RESUMING = frozenset({"build-library", "reproduce"})
+_RESUMING = frozenset({"build-library", "kernelbench", "reproduce"})
 
 
 def _continuation(words: list[str]) -> str:

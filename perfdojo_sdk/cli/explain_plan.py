@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.models import lowered, shapes_of, unsupported
+from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
 from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.interface import MAX_THREADS
@@ -27,7 +27,7 @@ def command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx), or the"
+            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx, FILE.py:NAME), or the"
             " folder of a model that was built.",
         ),
     ],
@@ -66,8 +66,8 @@ def command(
 
 
 def is_model(source: str) -> bool:
-    """True for a file of a model, and for the folder of one that was built."""
-    return source.lower().endswith(".onnx") or Path(source).is_dir()
+    """True for a file or module that holds a model, and for the folder of one that was built."""
+    return source.lower().endswith(".onnx") or bool(MODULE.fullmatch(source)) or Path(source).is_dir()
 
 
 def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
@@ -80,9 +80,9 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
 
     if Path(source).is_dir():
         return [Edge(**entry.model_dump()) for entry in read_model_manifest(Path(source)).edges]
-    graph, refusals, _ = lowered(Path(source), shapes_of(given))
+    graph, refused, _ = lowered(source, inputs_of(given))
     if graph is None:
-        raise unsupported(Path(source).name, [(r.node, r.operator, r.what, r.reason.value) for r in refusals])
+        raise unsupported(Path(source).name, list(refused))
     plugins = load_plugins(targets=[target] if target else None)
     found = choose_target(plugins, target)
     return list(plan_for(plugins, found, without_duplicates(graph)).edges)

@@ -1,4 +1,4 @@
-"""Reading of models for commands: the shapes that users give, and the refusal."""
+"""Reading of models for commands: the inputs that users give, and the refusal."""
 
 from __future__ import annotations
 
@@ -13,25 +13,49 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.frontends.onnx.lowering import Refusal
     from perfdojo_sdk.graph.graph import Graph
 
 _INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[0-9, ]*)\])")
 
+#: A module of PyTorch in a file.
+MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 
-def lowered(path: Path, shapes: dict[str, tuple[int, ...]]) -> tuple[Graph | None, Sequence[Refusal], Any]:
+Inputs = dict[str, tuple[str, tuple[int, ...]]]
+"""Input -> its dtype, or nothing if that is left out, and its shape."""
+Row = tuple[str, str, str, str]
+"""Node, operator, what, and why."""
+
+
+def lowered(model: str, inputs: Inputs) -> tuple[Graph | None, Sequence[Row], Any]:
+    """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it."""
+    module = MODULE.fullmatch(model)
     try:
+        if module is not None:
+            return _of_torch(Path(module["file"]), module["name"], inputs)
         from perfdojo_sdk.frontends.onnx.lowering import lower
     except ImportError as error:
-        if (error.name or "").partition(".")[0] not in ("onnx", "ml_dtypes", "google"):
+        missing = (error.name or "").partition(".")[0]
+        if missing not in ("onnx", "ml_dtypes", "google", "torch"):
             raise
-        what = "models of ONNX need the package onnx"
-        raise UnavailableError("PD-O015", what, hint="pip install 'perfdojo-sdk[onnx]'") from None
-    found = lower(path, shapes)
-    return found.graph, found.refusals, found.operators
+        kind = "torch" if module is not None else "onnx"
+        what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
+        raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
+    found = lower(Path(model), {name: shape for name, (_, shape) in inputs.items()})
+    rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
+    return found.graph, rows, found.operators
+
+
+def _of_torch(path: Path, name: str, inputs: Inputs) -> tuple[Graph | None, Sequence[Row], Any]:
+    from perfdojo_sdk.frontends.torch.packaging import exported_file
+
+    given = {n: (dtype or "f32", shape) for n, (dtype, shape) in inputs.items()}
+    made = exported_file(path, name, given)
+    rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
+    return made.graph, rows, made.operators
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
+    """The error for what is not supported; ``rows`` were printed before."""
     from perfdojo_sdk.core.errors import DojoError
 
     kinds = sorted({row[3] for row in rows})
@@ -39,13 +63,13 @@ def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
 
 
-def shapes_of(given: Sequence[str]) -> dict[str, tuple[int, ...]]:
-    """Shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
-    found = {}
+def inputs_of(given: Sequence[str]) -> Inputs:
+    """Dtypes and shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
+    found: Inputs = {}
     for text in given:
         match = _INPUT.fullmatch(text.strip())
         sizes = [s.strip() for s in match["sizes"].split(",")] if match and match["sizes"].strip() else []
         if match is None or not all(s.isdigit() and len(s) <= 12 for s in sizes):
             raise typer.BadParameter(f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224]")
-        found[match["name"]] = tuple(map(int, sizes))
+        found[match["name"]] = (match["dtype"] or "", tuple(map(int, sizes)))
     return found

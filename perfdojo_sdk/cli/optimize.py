@@ -12,7 +12,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
-from perfdojo_sdk.cli.models import lowered, shapes_of, unsupported
+from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="A file of ONNX.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A file of ONNX, or FILE.py:NAME of a PyTorch module.")
+    ],
     target: Annotated[
         str, typer.Option(help="Build for this target, or for the best that can run here.")
     ] = "best",
@@ -65,12 +67,12 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    graph, refusals, operators = lowered(Path(model), shapes_of(given or []))
+    graph, refused, operators = lowered(model, inputs_of(given or []))
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.target(target)
-    rows = [(r.node, r.operator, r.what, r.reason.value) for r in refusals]
+    rows = list(refused)
     if graph is not None:
         rows += [(node, "", r.what, r.reason.value) for node, r in refused_by(plugins, found, graph)]
     if listed:
@@ -92,6 +94,8 @@ def command(
 
 
 def _folder_name(model: str) -> str:
+    module = MODULE.fullmatch(model)
+    model = f"{Path(module['file']).stem}_{module['name']}" if module is not None else model
     return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(model).stem)[:100].strip(".") or "model"
 
 

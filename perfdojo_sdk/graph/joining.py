@@ -185,7 +185,7 @@ def _unguarded(tree: Scope, level: int) -> bool:
 def rewritten_statement(
     statement: Statement, rewrites: Mapping[str, Rewrite], forms: tuple[AffineExpr, ...]
 ) -> Statement:
-    """The statement with other accesses, for each array those of its rewrite; ``forms[l]`` replaces ``{l}``."""
+    """The statement with each array's accesses rewritten; ``forms[l]`` replaces ``{l}``."""
 
     def form_of(form: AffineExpr) -> AffineExpr:
         found = AffineExpr.of({}, form.constant)

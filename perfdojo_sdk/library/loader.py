@@ -191,6 +191,12 @@ class Operator:
     def kernels(self) -> tuple[KernelEntry, ...]:
         return tuple(f.entry for f in self._functions.values())
 
+    @property
+    def only(self) -> _Function:
+        """The C function of an operator with one kernel, for callers that check their arrays themselves."""
+        [function] = self._functions.values()
+        return function
+
     def __call__(
         self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None
     ) -> Any:

@@ -50,6 +50,7 @@ from perfdojo_sdk.models.manifest import (
     as_json,
 )
 from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.panels import with_panels
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
@@ -95,11 +96,6 @@ class ModelResult:
     """The checks that the whole model passed, in words."""
     peak: Peak
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-
-def kernel_name(program: Program) -> str:
-    """The name of a program's kernel in the library of a model; equal programs are one kernel."""
-    return f"{program.name}_{sha256(program.text.encode()).hexdigest()[:12]}"
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:

@@ -291,3 +291,21 @@ def col2im(
         y = k.write(shape, x.dtype)
         k.nest(shape, f"{y(plain)} = {y.store(total(plain))}")
     return k.done()[0]
+
+
+def im2col(b: Builder, x: Value, axes: Sequence[windows.Axis]) -> Value:
+    """The blocks that a window sees, one in each column: [batch, channels * taps, positions]."""
+    rank = len(axes)
+    if x.rank != rank + 2:
+        raise Malformed(f"columns of {x.text} by a window of {rank} dimensions")
+    shape = (*x.shape[:2], *(axis.kernel for axis in axes), *(axis.output for axis in axes))
+    k = Writer(b, "im2col")
+    image, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    pairs = list(zip(axes, names[2 + rank :], names[2 : 2 + rank], strict=True))
+    guards = [c for axis, p, t in pairs for c in axis.inside(p, t)]
+    if guards:
+        k.nest(shape, f"{y(names)} = 0")
+    source = [*names[:2], *(axis.place(p, t) for axis, p, t in pairs)]
+    k.nest(shape, f"{y(names)} = {image(source)}{windows.condition(guards)}")
+    columns = prod(axis.output for axis in axes)
+    return b.view(k.done()[0], (x.shape[0], x.shape[1] * prod(axis.kernel for axis in axes), columns))

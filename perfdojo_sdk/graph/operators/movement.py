@@ -353,3 +353,65 @@ def trilu(b: Builder, x: Value, diagonal: int, upper: bool) -> Value:
         x.shape, f"{y(names)} = select({column} {sign} index({affine((row, 1), diagonal)}), {a(names)}, 0)"
     )
     return k.done()[0]
+
+
+def diagonal(b: Builder, x: Value, offset: int, one: int, other: int) -> Value:
+    """The diagonal of two dimensions, which becomes the last dimension; ``offset`` counts along ``other``."""
+    if x.rank < 2 or one == other:
+        raise Malformed(f"a diagonal of {x.text}")
+    down, right = max(-offset, 0), max(offset, 0)
+    length = max(min(x.shape[one] - down, x.shape[other] - right), 0)
+    rest = [n for n in range(x.rank) if n not in (one, other)]
+    shape = (*(x.shape[n] for n in rest), length)
+    k = Writer(b, "diagonal")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    source = [""] * x.rank
+    for n, name in zip(rest, names, strict=False):
+        source[n] = name
+    source[one], source[other] = affine((names[-1], 1), down), affine((names[-1], 1), right)
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def diagonal_matrix(b: Builder, x: Value, offset: int) -> Value:
+    """Matrices with the last dimension of ``x`` on a diagonal and 0 elsewhere."""
+    if not x.rank:
+        raise Malformed("a diagonal of a scalar")
+    down, right = max(-offset, 0), max(offset, 0)
+    size = x.shape[-1] + abs(offset)
+    shape = (*x.shape[:-1], size, size)
+    k = Writer(b, "diagonal_matrix")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    k.nest(shape, f"{y(names)} = 0")
+    along_ = names[x.rank - 1]
+    target = [*names[: x.rank - 1], affine((along_, 1), down), affine((along_, 1), right)]
+    k.nest(x.shape, f"{y(target)} = {a(names[: x.rank])}")
+    return k.done()[0]
+
+
+def sliding(b: Builder, x: Value, axis: int, size: int, step: int) -> Value:
+    """Windows of ``size`` elements along an axis, ``step`` apart; the elements become the last dimension."""
+    if size < 1 or step < 1 or size > x.shape[axis]:
+        raise Malformed(f"windows of {size} elements in steps of {step} along axis {axis} of {x.text}")
+    count = (x.shape[axis] - size) // step + 1
+    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :], size)
+    k = Writer(b, "sliding")
+    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
+    source = names[: x.rank]
+    source[axis] = affine((names[axis], step), (names[-1], 1))
+    k.nest(shape, f"{y(names)} = {a(source)}")
+    return k.done()[0]
+
+
+def placed(b: Builder, x: Value, part: Value, starts: Sequence[int], steps: Sequence[int]) -> Value:
+    """``x`` with ``part`` in the place of its elements from ``starts`` on in ``steps``."""
+    ends = [s + (n - 1) * t for s, n, t in zip(starts, part.shape, steps, strict=True)]
+    if part.rank != x.rank or any(e >= size for e, size in zip(ends, x.shape, strict=True)):
+        raise Malformed(f"{part.text} in the place of a part of {x.text}")
+    dtype = same_dtype(x, part)
+    k = Writer(b, "placed")
+    a, c, y, names = k.read(x), k.read(part), k.write(x.shape, dtype), levels(x.rank)
+    k.nest(x.shape, f"{y(names)} = {a(names)}")
+    target = [affine((n, t), s) for n, t, s in zip(names, steps, starts, strict=True)]
+    k.nest(part.shape, f"{y(target)} = {c(names)}")
+    return k.done()[0]

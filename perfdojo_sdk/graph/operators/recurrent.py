@@ -44,6 +44,9 @@ class Layer:
     """For an LSTM, the forget gate is one less the input gate."""
     reset_after: bool = False
     """For a GRU, the state is reset after its product and not before."""
+    order: tuple[int, ...] = (0, 1, 2, 3)
+    """The place in weights and biases of each gate as the standard counts them. In an RNN and a GRU the
+    last gate is the last one in any order."""
 
 
 def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
@@ -229,6 +232,7 @@ class _Direction:
 
     def gru(self) -> None:
         f, g = self.functions
+        first, second = (str(place) for place in self.layer.order[:2])
         after = self.layer.reset_after
         products = self._products([True, True, not after])
         total = self.k.local((self.batch, 2, self.hidden), self.kind)
@@ -247,8 +251,8 @@ class _Direction:
         self.k.nest(
             (self.time,),
             *self._with_state(total, products, 2),
-            (sizes, f"{update(at)} = {f(self._clipped(total(['{1}', '0', '{2}'])))}"),
-            (sizes, f"{reset(at)} = {f(self._clipped(total(['{1}', '1', '{2}'])))}"),
+            (sizes, f"{update(at)} = {f(self._clipped(total(['{1}', first, '{2}'])))}"),
+            (sizes, f"{reset(at)} = {f(self._clipped(total(['{1}', second, '{2}'])))}"),
             (sizes, f"{part(at)} = {start}"),
             ([*sizes, self.hidden], f"{part(at)} += {state} * {weight}"),
             (sizes, f"{new(at)} = {fresh} + {update(at)} * {self.h(at)}"),
@@ -266,7 +270,7 @@ class _Direction:
         at, sizes = ["{1}", "{2}"], [self.batch, self.hidden]
 
         def gate(k: int, peephole: int | None, state: Place) -> str:
-            text = total(["{1}", str(k), "{2}"])
+            text = total(["{1}", str(self.layer.order[k]), "{2}"])
             if peephole is not None and self.layer.peepholes is not None:
                 weight = self.k.read(self.layer.peepholes).load([self.d, self._row(peephole, "{2}")])
                 text = f"{text} + {weight} * {state(at)}"

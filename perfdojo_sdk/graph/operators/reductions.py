@@ -191,6 +191,29 @@ def mean_square_free(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     return k.done()[0]
 
 
+def variance(
+    b: Builder, x: Value, axes: Sequence[int], keepdims: bool, correction: float, root: bool
+) -> list[Value]:
+    """The sum of squared distances from the mean divided by the count less ``correction`` (or by 0 where that
+    is more), or its ``root``; and the mean."""
+    axes = axes_of(axes, x.rank)
+    k = Writer(b, "deviation" if root else "variance")
+    a = k.read(x)
+    every, kept = split_levels(x.rank, axes)
+    inner, count = [x.shape[n] for n in axes], prod(x.shape[n] for n in axes)
+    total, _, outer = accumulate(k, a, axes, "+=", lambda e: e)
+    mean, square = k.local(outer, total.dtype), k.local(outer, total.dtype)
+    k.nest(outer, f"{mean(kept)} = {total(kept)} / {count}")
+    centred = f"({a.load(every)} - {mean(kept)})"
+    k.nest(outer, f"{square(kept)} = 0", (inner, f"{square(kept)} += {centred} * {centred}"))
+    y, middle = k.write(outer, x.dtype), k.write(outer, x.dtype)
+    ratio = f"{square(kept)} / {number(max(count - correction, 0.0), 'f32')}"
+    k.nest(outer, f"{y(kept)} = {y.store(f'sqrt({ratio})' if root else ratio)}")
+    k.nest(outer, f"{middle(kept)} = {middle.store(mean(kept))}")
+    shape = reduced(x.shape, axes, keepdims)
+    return [b.view(v, shape) for v in k.done()]
+
+
 def hardmax(b: Builder, x: Value, axis: int) -> Value:
     """1 at the first largest element along an axis, 0 elsewhere."""
     axis = axis_of(axis, x.rank)

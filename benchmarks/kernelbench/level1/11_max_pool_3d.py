@@ -1,0 +1,21 @@
+"""Maxima of windows with gaps in 3D."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.MaxPool3d(3, stride=2, padding=1, dilation=2)
+
+    def forward(self, x):
+        return self.pool(x)
+
+
+def get_inputs():
+    return [torch.randn(2, 8, 24, 24, 24)]
+
+
+def get_init_inputs():
+    return []

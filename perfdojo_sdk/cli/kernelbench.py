@@ -1,0 +1,151 @@
+"""``kernelbench``: a folder of PyTorch modules in the form of KernelBench, through ``torch.compile``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.paths import output_option, path_of
+from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError
+from perfdojo_sdk.core.files import read_bounded, write_whole
+from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.words import number_of
+
+#: Most bytes of one result.
+_MOST = 1 << 20
+
+
+def command(
+    directory: Annotated[
+        Path, typer.Argument(parser=path_of, metavar="DIR", help="A folder of Python files.")
+    ],
+    target: Annotated[
+        str, typer.Option(help="Build for this target, or for the best of this machine.")
+    ] = "best",
+    only: Annotated[str, typer.Option(metavar="PATTERN", help="Only files like this: 'level1/*'.")] = "*",
+    threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS)] = 1,
+    timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="For one problem.")] = 600.0,
+    tune: Annotated[
+        int | None, typer.Option(min=1, metavar="BUDGET", help="Search, evaluating so many for each kernel.")
+    ] = None,
+    interpret: Annotated[
+        bool, typer.Option("--interpret", help="Run kernels in the interpreter: exact, slow, no compiler.")
+    ] = False,
+    output: Annotated[Path | None, output_option(help="Results. Default: build/kernelbench.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Run problems of KernelBench: each file has class Model, get_inputs() and get_init_inputs().
+
+    Files are programs, and are run. Each is compiled by torch.compile(backend="perfdojo") in a process of
+    its own and compared with PyTorch in f64; a table says which are right, wrong, or partly run by PyTorch.
+    What is finished is kept: the same command goes on where it stopped, and runs only files that changed.
+    """
+    _check_torch()
+    files = sorted(p for p in directory.rglob("*.py") if p.is_file() and p.relative_to(directory).match(only))
+    if not files:
+        raise NothingFoundError(
+            "PD-O024", f"there is no problem in {directory}", hint="name a folder with *.py files"
+        )
+    options: dict[str, Any] = {"target": target, "threads": threads}
+    options.update({"tune": tune} if tune else {})
+    options.update({"interpret": True} if interpret else {})
+    folder = output or Path("build", "kernelbench")
+    rows = []
+    for number, file in enumerate(files, 1):
+        name = file.relative_to(directory).with_suffix("").as_posix()
+        found = _known(folder, name, file, options)
+        if found is None:
+            progress(f"{number}/{len(files)} {name} ...")
+            found = _run(folder, name, file, options, timeout)
+        rows.append({"problem": name, **found})
+    emit(_text(rows), {"problems": rows, "counts": _counts(rows)}, as_json)
+    raise typer.Exit(4 if any(row["status"] == "wrong" for row in rows) else 0)
+
+
+def _check_torch() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("torch") is None:
+        what = "modules of PyTorch need the package torch"
+        raise UnavailableError("PD-O015", what, hint="pip install 'perfdojo-sdk[torch]'")
+
+
+def _key(file: Path, options: dict[str, Any]) -> str:
+    from perfdojo_sdk import __version__
+
+    content = file.read_bytes() + json.dumps([options, __version__], sort_keys=True).encode()
+    return sha256(content).hexdigest()
+
+
+def _place(folder: Path, name: str) -> Path:
+    return folder / "results" / f"{name}.json"
+
+
+def _known(folder: Path, name: str, file: Path, options: dict[str, Any]) -> dict[str, Any] | None:
+    """The result of an earlier run with the same file and options; a failure is tried again."""
+    try:
+        found = json.loads(read_bounded(_place(folder, name), _MOST, folder))
+    except (OSError, ValueError):
+        return None
+    fits = isinstance(found, dict) and found.get("key") == _key(file, options) and "status" in found
+    return found if fits and found["status"] in ("right", "wrong", "elsewhere") else None
+
+
+def _run(folder: Path, name: str, file: Path, options: dict[str, Any], timeout: float) -> dict[str, Any]:
+    place = _place(folder, name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fresh = place.with_suffix(".new")
+    fresh.unlink(missing_ok=True)
+    words = [sys.executable, "-m", "perfdojo_sdk.frontends.torch.kernelbench", str(file), str(fresh)]
+    try:
+        done = subprocess.run(
+            [*words, json.dumps(options)], timeout=timeout, capture_output=True, text=True, errors="replace"
+        )
+        found: dict[str, Any] = json.loads(read_bounded(fresh, _MOST, folder))
+    except subprocess.TimeoutExpired:
+        found = {"status": "failed", "what": f"it took longer than {timeout:.0f} s; kernels so far are kept"}
+    except (OSError, ValueError):
+        last = done.stderr.strip().splitlines()[-1:] or [""]
+        found = {"status": "failed", "what": f"the process ended with {done.returncode}: {last[0][:500]}"}
+    finally:
+        fresh.unlink(missing_ok=True)
+    found["key"] = _key(file, options)
+    write_whole(place, json.dumps(found, indent=1) + "\n", folder)
+    return found
+
+
+def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
+    return {s: sum(row["status"] == s for row in rows) for s in ("right", "elsewhere", "wrong", "failed")}
+
+
+def _text(rows: list[dict[str, Any]]) -> str:
+    columns = (
+        "problem",
+        "status",
+        "error / allowed",
+        "kernels",
+        "built",
+        "eager",
+        "ours",
+        "compiled in",
+        "notes",
+    )
+    lines = []
+    for row in rows:
+        note = (row.get("what") or "; ".join(row.get("elsewhere", ())))[:200]
+        if row["status"] == "failed":
+            lines.append((row["problem"], row["status"], "", "", "", "", "", "", note))
+            continue
+        times = (seconds(row["eager_s"]), seconds(row["ours_s"]), f"{row['compile_s']:.1f} s")
+        numbers = (f"{row['error']:.2g}", row["kernels"], row["built"])
+        lines.append((row["problem"], row["status"], *numbers, *times, note))
+    counts = _counts(rows)
+    summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    return f"{table(columns, lines)}\n{number_of(len(rows), 'problems')}: {summary} (times are measured)"

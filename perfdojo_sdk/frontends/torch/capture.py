@@ -1,0 +1,221 @@
+"""PyTorch's graphs as ATen operators before any decomposition, with shapes from its fake kernels.
+
+Layers that ATen knows whole (LSTM, GRU, attention, batch normalisation) stay whole. Changes in place become
+ordinary operators: a tensor that is changed is another node from then on, and so are its views.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx import Graph, GraphModule, Node
+from torch.fx.experimental.proxy_tensor import make_fx
+
+aten = torch.ops.aten
+
+
+class Unchangeable(Exception):
+    """A change in place that is not turned into an ordinary operator; its text says which."""
+
+
+def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions: Any = None) -> GraphModule:
+    """``function`` as a graph of ATen operators for inputs like these; nothing is computed.
+
+    ``decompositions``: a table by which operators are taken apart; without one, none is.
+    """
+    from torch._guards import tracing
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [_fake(mode, value) for value in inputs]
+
+    def call(*values: Any) -> Any:  # whatever parameters the function itself declares
+        return function(*values)
+
+    with tracing(None), torch.no_grad():
+        made = make_fx(
+            call,
+            decomposition_table=decompositions,
+            tracing_mode="real",
+            pre_dispatch=decompositions is None,
+            _allow_non_fake_inputs=True,
+        )(*fakes)
+    _write_numbers(made)
+    return made
+
+
+def _write_numbers(module: GraphModule) -> None:
+    """Write sizes, which are known by now, in place of the nodes that ask for them."""
+    numbers = {
+        n: n.meta["val"]
+        for n in module.graph.nodes
+        if n.op == "call_function" and isinstance(n.meta.get("val"), int | float)
+    }
+    if not numbers:
+        return
+    for node in module.graph.nodes:
+        node.args, node.kwargs = (
+            torch.fx.map_arg(given, lambda n: numbers.get(n, n)) for given in (node.args, node.kwargs)
+        )
+    for node in reversed(numbers):
+        module.graph.erase_node(node)
+    module.recompile()
+
+
+def _fake(mode: FakeTensorMode, value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    with mode:
+        sizes, strides = [int(s) for s in value.shape], [int(s) for s in value.stride()]
+        return torch.empty_strided(sizes, strides, dtype=value.dtype, device=value.device)
+
+
+# -- changes in place --------------------------------------------------------------------------------
+
+
+def without_changes(module: GraphModule) -> GraphModule:
+    """The graph with changes in place as ordinary operators; :class:`Unchangeable` if an input is changed,
+    or a view of a kind that has no inverse."""
+    changes = [n for n in module.graph.nodes if _is_change(n)]
+    if changes:
+        _Functional(module).run()
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
+def _is_change(node: Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and bool(node.target._schema.is_mutable)
+
+
+def share_memory(one: Any, other: Any) -> bool:
+    """True if the values of two nodes are tensors over the same memory, by PyTorch's fake kernels."""
+    values = [n.meta.get("val") if isinstance(n, Node) else None for n in (one, other)]
+    places = [v.untyped_storage()._cdata for v in values if isinstance(v, Tensor)]
+    return len(places) == 2 and places[0] == places[1]
+
+
+class _Functional:
+    """One pass over a graph. Each node has a current version; a change of a tensor makes new versions of it
+    and of the tensors that share its memory."""
+
+    def __init__(self, module: GraphModule) -> None:
+        self.graph: Graph = module.graph
+        self.current: dict[Node, Node] = {}
+        self.parents: dict[Node, Node] = {}
+        """View -> the tensor that it is a view of."""
+        self.firsts: dict[Node, Any] = {}
+        """Call -> its first argument, before any version."""
+        self.made: set[Node] = set()
+
+    def run(self) -> None:
+        for node in list(self.graph.nodes):
+            if node in self.made:
+                continue
+            first = node.args[0] if node.args else None
+            if node.op == "call_function" and not _is_change(node):
+                self.note(node, first)
+            with self.graph.inserting_before(node):
+                node.args = torch.fx.map_arg(node.args, self.latest)
+                node.kwargs = torch.fx.map_arg(node.kwargs, self.latest)
+                if _is_change(node):
+                    self.change(node, first)
+
+    def note(self, node: Node, first: Any) -> None:
+        """Remember what a view is a view of; a part of a split is one of the tensor that is split."""
+        self.firsts[node] = first
+        if node.target is operator.getitem:
+            first = self.firsts.get(first)
+        if share_memory(node, first):
+            self.parents[node] = first
+
+    def latest(self, node: Node) -> Node:
+        """The version of a tensor that later nodes see."""
+        return self.current.get(node, node)
+
+    def change(self, node: Node, target: Any) -> None:
+        """Put an ordinary operator in place of one that changes ``target``."""
+        schema = node.target._schema  # type: ignore[union-attr]
+        written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
+            raise Unchangeable(f"{node.target} changes other tensors than its first")
+        packet = getattr(aten, schema.name.partition("::")[2].rstrip("_"), None)
+        overload = getattr(packet, schema.overload_name or "default", None)
+        if overload is None or overload._schema.is_mutable:
+            raise Unchangeable(f"{node.target} has no form that changes nothing")
+        new = self.add(overload, node.args, node.kwargs, target)
+        node.replace_all_uses_with(target)
+        self.write(target, new)
+        self.graph.erase_node(node)
+
+    def add(self, target: Any, args: Any, kwargs: Mapping[str, Any], like: Node) -> Node:
+        node = self.graph.call_function(target, tuple(args), dict(kwargs))
+        self.made.add(node)
+        value = like.meta["val"]
+        node.meta["val"] = value.new_empty(value.shape, dtype=value.dtype)
+        return node
+
+    def write(self, node: Node, new: Node) -> None:
+        """Make ``new`` the version of a tensor, of what it is a view of, and of other views of that."""
+        chain = [node]
+        while chain[-1] in self.parents:
+            chain.append(self.parents[chain[-1]])
+        if chain[-1].op in ("placeholder", "get_attr"):
+            raise Unchangeable("an input is changed in place")
+        versions = {node: new}
+        for view, base in zip(chain, chain[1:], strict=False):
+            versions[base] = self.scattered(view, self.latest(base), versions[view])
+        for view, base in self.parents.items():
+            if view not in versions and base in versions:
+                versions[view] = self.again(view, versions[base])
+        self.current.update(versions)
+
+    def again(self, view: Node, base: Node) -> Node:
+        """A view of a new version of its tensor."""
+        part = _part(view)
+        if part is not None:
+            return self.add(aten.slice.Tensor, (base, *part), {}, view)
+        if view.target is operator.getitem:
+            raise Unchangeable("a change of a tensor that has views of several parts")
+        return self.add(view.target, (base, *view.args[1:]), view.kwargs, view)
+
+    def scattered(self, view: Node, base: Node, part: Node) -> Node:
+        """``base`` with the elements that ``view`` shows replaced by ``part``."""
+        target, rest = view.target, view.args[1:]
+        piece = _part(view)
+        if piece is not None:
+            return self.add(aten.slice_scatter.default, (base, part, *piece), {}, base)
+        if view.kwargs:
+            raise Unchangeable(f"a change through {target}")
+        if target == aten.select.int:
+            return self.add(aten.select_scatter.default, (base, part, *rest), {}, base)
+        if target == aten.slice.Tensor:
+            return self.add(aten.slice_scatter.default, (base, part, *rest), {}, base)
+        if target in (aten.transpose.int, aten.t.default, aten.swapaxes.default):
+            return self.add(target, (part, *rest), {}, base)
+        plain = (
+            aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim,
+            aten.squeeze.default, aten.flatten.using_ints, aten.alias.default, aten.contiguous.default,
+        )  # fmt: skip
+        if target in plain:
+            return self.add(aten.reshape.default, (part, [int(s) for s in base.meta["val"].shape]), {}, base)
+        raise Unchangeable(f"a change through {target}")
+
+
+def _part(view: Node) -> tuple[int, int, int] | None:
+    """Dimension, start and end of a part of a tensor that is split; None for another kind of view."""
+    source = view.args[0]
+    if view.target is not operator.getitem or not isinstance(source, Node):
+        return None
+    name = source.target._schema.name if isinstance(source.target, torch._ops.OpOverload) else ""
+    if name.partition("::")[2] not in ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk"):
+        return None
+    place: Any = view.args[1]
+    dim: Any = source.args[2] if len(source.args) > 2 else source.kwargs.get("dim", 0)
+    sizes = [int(each.shape[dim]) for each in source.meta["val"]]
+    start = sum(sizes[:place])
+    return int(dim), start, start + sizes[place]

@@ -1,0 +1,268 @@
+"""A graph of PyTorch compiled: kernels of ours where rows take it, PyTorch itself for the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.fx import Graph as FxGraph
+from torch.fx import GraphModule, Node
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
+from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower
+from perfdojo_sdk.frontends.torch.running import GraphCall
+from perfdojo_sdk.frontends.torch.workshop import Workshop
+from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.running import interpreted, run_graph
+
+#: Types of tensors whose memory a kernel may read as it is.
+PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
+
+
+class Unsupported(DojoError):
+    """Parts of a graph have no kernel, and nothing else may run them; :attr:`elsewhere` lists them."""
+
+    def __init__(self, elsewhere: Sequence[Elsewhere]) -> None:
+        self.elsewhere = tuple(elsewhere)
+        why = "; ".join(each.text for each in self.elsewhere[:20])
+        more = len(self.elsewhere) - 20
+        super().__init__(
+            "PD-O004",
+            f"{len(self.elsewhere)} parts of the graph have no kernel",
+            why=why + (f"; and {more} more" if more > 0 else ""),
+            hint='leave out {"fallback": None}, and PyTorch runs them',
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (Unsupported, (self.elsewhere,))
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """One distinct kernel of a graph."""
+
+    name: str
+    calls: int
+    origins: tuple[str, ...]
+    """Nodes of PyTorch's graph that it computes."""
+    legs: Mapping[str, str] = field(default_factory=dict)
+    """Leg of verification -> its result in words; empty for the interpreter, which needs none."""
+    median_s: float | None = None
+
+
+@dataclass(frozen=True)
+class GraphReport:
+    """One graph that was compiled: its kernels, and what runs elsewhere."""
+
+    kernels: tuple[KernelReport, ...]
+    elsewhere: tuple[Elsewhere, ...]
+    whole: str = ""
+    """The reason why PyTorch runs the whole graph; empty if it does not."""
+    operators: Mapping[str, int] = field(default_factory=dict)
+
+
+Step = tuple[Callable[..., Sequence[Any]], tuple[int, ...], tuple[int, ...]]
+
+
+class CompiledGraph:
+    """A function of the graph's inputs that returns the list of its outputs."""
+
+    def __init__(self, original: Callable[..., Any], lowered: Lowered, calls: Mapping[int, Any]) -> None:
+        self._original = original
+        nodes = list(lowered.module.graph.nodes)
+        places = [n for n in nodes if n.op == "placeholder"]
+        self._count = len(places)
+        numbers: dict[Node, int] = {node: k for k, node in enumerate(places)}
+        steps: list[Step] = []
+        for k, group in enumerate(lowered.groups):
+            if not group.outputs:
+                continue
+            call = calls[k] if group.graph is not None else eager_call(lowered.module, group)
+            for node in group.outputs:
+                numbers[node] = len(numbers)
+            given = tuple(numbers[n] for n in group.inputs)
+            steps.append((call, given, tuple(numbers[n] for n in group.outputs)))
+        self._size = len(numbers)
+        [output] = [n for n in nodes if n.op == "output"]
+        found = output.args[0]
+        parts = list(found) if isinstance(found, list | tuple) else [found]
+        self._single = not isinstance(found, list | tuple)
+        attributes = [p for p in parts if isinstance(p, Node) and p.op == "get_attr"]
+        self._held = {n: _held(lowered.module, n) for n in attributes}
+        self._results = [
+            (numbers[p], None) if isinstance(p, Node) and p not in self._held
+            else (-1, self._held[p] if isinstance(p, Node) else p)
+            for p in parts
+        ]  # fmt: skip
+        self._steps = steps
+        places_of = [place for place, _ in self._results]
+        #: One step over all inputs in their order, whose outputs are the results in their order.
+        self._direct = (
+            steps[0][0]
+            if len(steps) == 1
+            and steps[0][1] == tuple(range(self._count))
+            and list(steps[0][2]) == places_of
+            and not self._single
+            else None
+        )
+
+    def __call__(self, *inputs: Any) -> Any:
+        for value in inputs:
+            if type(value) not in PLAIN and isinstance(value, Tensor):
+                return self._original(*inputs)  # a fake tensor, or one of a kind of its own
+        if self._direct is not None:
+            return self._direct(*inputs)
+        values: list[Any] = [None] * self._size
+        values[: self._count] = inputs
+        for call, given, made in self._steps:
+            for place, value in zip(made, call(*[values[k] for k in given])):
+                values[place] = value
+        results = [values[place] if place >= 0 else held for place, held in self._results]
+        return results[0] if self._single else results
+
+
+def _held(module: GraphModule, node: Node) -> Any:
+    value: Any = module
+    for part in str(node.target).split("."):
+        value = getattr(value, part)
+    return value
+
+
+def eager_call(module: GraphModule, group: Group) -> Callable[..., Sequence[Any]]:
+    """The calls of a group as PyTorch runs them."""
+    graph = FxGraph()
+    copies: dict[Node, Node] = {}
+    for node in group.inputs:
+        if node.op == "get_attr":
+            copies[node] = graph.get_attr(str(node.target))
+        else:
+            copies[node] = graph.placeholder(node.name)
+    for node in group.nodes:
+        copies[node] = graph.node_copy(node, lambda n: copies[n])
+    graph.output(tuple(copies[n] for n in group.outputs))
+    made: Callable[..., Sequence[Any]] = GraphModule(module, graph).forward
+    return made
+
+
+class InterpretedCall:
+    """A graph in the language's interpreter, which is exact and slow."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+
+    def __call__(self, *tensors: Tensor) -> list[Tensor]:
+        names = [value.name for value in self.graph.inputs]
+        arrays = {n: t.detach().contiguous().numpy() for n, t in zip(names, tensors, strict=True)}
+        return [torch.from_numpy(each) for each in run_graph(self.graph, arrays, interpreted)]
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Options of ``torch.compile(backend="perfdojo", options={...})``."""
+
+    target: str = "best"
+    fallback: str | None = "eager"
+    """None: refuse a graph that is not wholly ours."""
+    tune: int | None = None
+    threads: int | None = None
+    """By default as many as PyTorch has."""
+    interpret: bool = False
+    """Run kernels in the language's interpreter: exact, slow, and without a compiler."""
+
+    def __post_init__(self) -> None:
+        if self.fallback not in ("eager", None):
+            what = f"the option fallback is {self.fallback!r}"
+            why = "PyTorch runs what has no kernel (eager), or nothing does (None)"
+            raise DojoError("PD-O021", what, why=why)
+
+
+def choices(options: Mapping[str, Any] | None) -> Choices:
+    """Checked options."""
+    known = set(Choices.__dataclass_fields__)
+    unknown = [name for name in options or {} if name not in known]
+    if unknown:
+        what = f"the backend perfdojo has no option {unknown[0]!r}"
+        raise DojoError("PD-O021", what, hint=f"options are {', '.join(sorted(known))}")
+    return Choices(**(options or {}))
+
+
+def compile_graph(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    chosen: Choices,
+    shop: Workshop | None,
+    said: Callable[[str], None] | None = None,
+) -> tuple[Callable[..., Any], GraphReport]:
+    """Compile a function of tensors for inputs like these. ``shop``: None for the interpreter.
+
+    :class:`Unsupported` if a part has no kernel and ``chosen.fallback`` is None.
+    """
+    try:
+        module = without_changes(captured(function, inputs))
+    except Unchangeable as change:
+        return _whole(function, chosen, str(change))
+    refused: dict[str, str] = {}
+    while True:
+        lowered = lower(module, refused)
+        if lowered.elsewhere and chosen.fallback is None:
+            raise Unsupported(lowered.elsewhere)
+        if shop is None:
+            break
+        programs = {p.text: p for g in lowered.groups if g.graph for p in g.graph.programs}
+        failed = shop.prepare(list(programs.values()), said)
+        if not failed:
+            break
+        for group in lowered.groups:
+            for node in group.graph.nodes if group.graph else ():
+                if node.program.text in failed:
+                    error = failed[node.program.text]
+                    refused[node.origin] = f"kernel {node.program.name}: {error.what}"
+    calls: dict[int, Any] = {}
+    for k, group in enumerate(lowered.groups):
+        if group.graph is None:
+            continue
+        if shop is None:
+            calls[k] = InterpretedCall(group.graph)
+        else:
+            calls[k] = GraphCall(group.graph, shop.libraries, shop.threads)
+    return CompiledGraph(function, lowered, calls), _report(lowered, shop)
+
+
+def _whole(
+    function: Callable[..., Any], chosen: Choices, reason: str
+) -> tuple[Callable[..., Any], GraphReport]:
+    """The function itself, for a reason that concerns all of it."""
+    if chosen.fallback is None:
+        raise Unsupported([Elsewhere("the whole graph", "", reason)])
+    return function, GraphReport((), (), reason)
+
+
+def _report(lowered: Lowered, shop: Workshop | None) -> GraphReport:
+    counts: dict[str, list[str]] = {}
+    programs: dict[str, Any] = {}
+    for group in lowered.groups:
+        for node in group.graph.nodes if group.graph else ():
+            counts.setdefault(node.program.text, []).append(node.origin)
+            programs[node.program.text] = node.program
+    kernels = []
+    for text, origins in counts.items():
+        legs, median = {}, None
+        if shop is not None:
+            entry = shop.entry(programs[text])
+            legs = {
+                name: ("passed: " if leg.passed else "failed: ") + leg.detail
+                for name, leg in (
+                    ("exact", entry.verification.exact),
+                    ("numeric", entry.verification.numeric),
+                    ("dependence", entry.verification.dependence),
+                )
+            }
+            median = entry.timing.final.median_s if entry.timing.final else None
+        kernels.append(
+            KernelReport(programs[text].name, len(origins), tuple(dict.fromkeys(origins)), legs, median)
+        )
+    return GraphReport(tuple(kernels), lowered.elsewhere, "", lowered.operators)

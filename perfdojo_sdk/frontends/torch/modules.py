@@ -1,0 +1,90 @@
+"""Modules of files: a class by its name, or one problem in the form of KernelBench.
+
+The file is a program of the user's and is run, as Python would run it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from perfdojo_sdk.core.errors import DojoError
+
+
+class ModuleError(DojoError):
+    """A file is no module that can be built."""
+
+
+def loaded(path: Path) -> ModuleType:
+    """The module in a Python file; :class:`ModuleError` if it does not run."""
+    spec = importlib.util.spec_from_file_location(f"perfdojo_model_{abs(hash(path)):x}", path)
+    if spec is None or spec.loader is None or not path.is_file():
+        raise ModuleError("PD-O023", f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:  # the user's code
+        raise ModuleError(
+            "PD-O023", f"{path} does not run", why=f"{type(error).__name__}: {error}"
+        ) from error
+    return module
+
+
+def network(path: Path, name: str) -> torch.nn.Module:
+    """The module ``name`` of a file: a module, or a class or function that makes one without arguments."""
+    found = getattr(loaded(path), name, None)
+    if isinstance(found, torch.nn.Module):
+        return found.eval()
+    if not callable(found):
+        raise ModuleError(
+            "PD-O023", f"{path} has no {name}", hint="write FILE.py:NAME of a module or its class"
+        )
+    try:
+        made = found()
+    except Exception as error:  # the user's code
+        why = f"{type(error).__name__}: {error}"
+        hint = f"write a function without arguments that returns a {name}, and name that"
+        raise ModuleError("PD-O023", f"{name} of {path} makes no module", why=why, hint=hint) from error
+    if not isinstance(made, torch.nn.Module):
+        raise ModuleError("PD-O023", f"{name} of {path} makes a {type(made).__name__}, no module")
+    return made.eval()
+
+
+def input_names(module: torch.nn.Module) -> list[str]:
+    """The names of the arguments of ``forward``, in their order."""
+    return list(inspect.signature(module.forward).parameters)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem of KernelBench: a module, and a function that draws its inputs."""
+
+    model: torch.nn.Module
+    draw: Callable[[], Sequence[Any]]
+
+
+def problem(path: Path, seed: int = 0) -> Problem:
+    """The problem in a file: ``class Model``, ``get_inputs()`` and ``get_init_inputs()``; in evaluation."""
+    module = loaded(path)
+    missing = [
+        n for n in ("Model", "get_inputs", "get_init_inputs") if not callable(getattr(module, n, None))
+    ]
+    if missing:
+        hint = "a problem has class Model(nn.Module), get_inputs() and get_init_inputs()"
+        raise ModuleError("PD-O023", f"{path} has no {missing[0]}", hint=hint)
+    torch.manual_seed(seed)
+    try:
+        given = module.get_init_inputs()
+        is_pair = len(given) == 2 and isinstance(given[0], list | tuple) and isinstance(given[1], dict)
+        model = module.Model(*given[0], **given[1]) if is_pair else module.Model(*given)
+    except Exception as error:  # the user's code
+        why = f"{type(error).__name__}: {error}"
+        raise ModuleError("PD-O023", f"{path} makes no Model", why=why) from error
+    return Problem(model.eval(), module.get_inputs)

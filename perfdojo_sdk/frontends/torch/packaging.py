@@ -1,0 +1,73 @@
+"""A module as one graph whose weights are constants, for a package that runs without PyTorch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
+from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
+from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
+from perfdojo_sdk.graph.graph import Graph, Shape
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A module as a graph, or the calls that have no kernel."""
+
+    graph: Graph | None
+    elsewhere: tuple[Elsewhere, ...]
+    operators: Mapping[str, int] = field(default_factory=dict)
+
+
+def exported_file(path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]]) -> Exported:
+    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes."""
+    net = network(path, name)
+    names = input_names(net)
+    unknown = [n for n in inputs if n not in names]
+    if unknown:
+        what = f"{name} takes no input {ascii(unknown[0])[:60]}"
+        raise ModuleError("PD-O025", what, hint=f"its inputs are {', '.join(names)}")
+    given = [n for n in names if n in inputs]
+    if not given or given != names[: len(given)]:
+        missing = next(n for n in names if n not in inputs)
+        hint = f"give it: --input '{missing}=f32[SIZES]'"
+        raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
+    return exported(net, [(n, *inputs[n]) for n in given], f"{path.stem}_{name}")
+
+
+def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], name: str = "model") -> Exported:
+    """A module in evaluation, for inputs of these names, dtypes and shapes.
+
+    :class:`ModuleError` if PyTorch cannot trace it, for example since a branch depends on data.
+    """
+    weights: dict[str, Tensor] = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    for _, dtype, _ in inputs:
+        if dtype not in TORCH_DTYPES:
+            raise ModuleError("PD-O025", f"PyTorch has no tensors of {dtype}")
+    examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
+
+    def function(*values: Any) -> Any:
+        named = dict(zip(weights, values, strict=False))
+        return torch.func.functional_call(net, named, tuple(values[len(weights) :]))
+
+    try:
+        module = without_changes(captured(function, [*weights.values(), *examples]))
+    except Unchangeable as change:
+        return Exported(None, (Elsewhere("the whole module", "", str(change)),))
+    except DojoError:
+        raise
+    except Exception as error:  # the user's code, or PyTorch's
+        why = f"{type(error).__name__}: {str(error)[:500]}"
+        raise ModuleError("PD-O025", f"PyTorch does not trace {name}", why=why) from error
+    lowered = lower(module)
+    if lowered.elsewhere:
+        return Exported(None, lowered.elsewhere, lowered.operators)
+    graph = whole_graph(module, list(weights.values()), [n for n, _, _ in inputs], name)
+    return Exported(graph, (), lowered.operators)

@@ -1,0 +1,97 @@
+"""A report on a compiled model: kernels with their legs of verification, and calls that run elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
+
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.frontends.torch.backend import Compiled
+from perfdojo_sdk.frontends.torch.compiling import GraphReport
+
+
+@dataclass(frozen=True)
+class Report:
+    """All graphs of a compiled model, in the order in which they were compiled."""
+
+    graphs: tuple[GraphReport, ...]
+
+    @property
+    def complete(self) -> bool:
+        """True if every call runs in a kernel of ours."""
+        return not any(graph.whole or graph.elsewhere for graph in self.graphs)
+
+    @property
+    def text(self) -> str:
+        """The report for a person."""
+        lines = []
+        for number, graph in enumerate(self.graphs, 1):
+            kernels = number_of(len(graph.kernels), "kernels")
+            lines.append(
+                f"graph {number}: {kernels}" + (f"; PyTorch runs it: {graph.whole}" if graph.whole else "")
+            )
+            for kernel in graph.kernels:
+                time = f", {kernel.median_s * 1e6:.1f} us measured" if kernel.median_s is not None else ""
+                calls = number_of(kernel.calls, "calls")
+                lines.append(f"  {kernel.name}: {calls} for {', '.join(kernel.origins)}{time}")
+                lines += [f"    {leg}: {result}" for leg, result in kernel.legs.items()]
+            lines += [f"  elsewhere: {each.text}" for each in graph.elsewhere]
+        return "\n".join(lines)
+
+
+def report(compiled: Any) -> Report:
+    """The graphs that ``torch.compile(..., backend="perfdojo")`` made of ``compiled`` so far.
+
+    :class:`DojoError` if it has not been called yet, or is compiled by another backend.
+    """
+    if isinstance(compiled, Compiled):
+        return Report(tuple(compiled.reports))
+    found: Sequence[Compiled] = list(dict.fromkeys(_graphs(compiled)))
+    if not found:
+        what = "nothing was compiled by the backend perfdojo yet"
+        hint = 'call torch.compile(net, backend="perfdojo") once, then ask for the report'
+        raise DojoError("PD-O022", what, hint=hint)
+    return Report(tuple(graph for each in found for graph in each.reports))
+
+
+def _graphs(compiled: Any) -> Iterator[Compiled]:
+    """The graphs of a function's code, and of the functions in which it goes on behind a graph break."""
+    backend = _backend(compiled)
+    # Dynamo wraps the forward of PyTorch's own modules, such as Sequential, in a function of its own.
+    forward = getattr(compiled, "forward", None) if hasattr(compiled, "dynamo_ctx") else None
+    wrapped = [getattr(each, "_torchdynamo_orig_callable", None) for each in (forward, compiled)]
+    todo, seen = wrapped, set[CodeType]()
+    while todo:
+        function = todo.pop()
+        function = getattr(function, "__func__", function)
+        code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+        if code is None or code in seen:
+            continue
+        seen.add(code)
+        for entry in reversed(_debug_get_cache_entry_list(code)):
+            if backend is not None and entry.backend != backend:
+                continue  # of another backend, or of other options
+            for name in entry.code.co_names:
+                value = names.get(name)
+                if name.startswith("__compiled_fn"):
+                    value = getattr(value, "_torchdynamo_orig_callable", value)
+                    if isinstance(value, Compiled):
+                        yield value
+                elif name.startswith("__resume"):
+                    todo.append(value)
+
+
+def _backend(compiled: Any) -> Any:
+    """The backend of a call of ``torch.compile``, as Dynamo's entries name it; None if it is not found. Calls
+    with one backend and equal options share what is compiled of one code."""
+    cells = [cell.cell_contents for cell in getattr(compiled, "__closure__", None) or ()]
+    contexts = [c for c in (getattr(compiled, "dynamo_ctx", None), *cells) if hasattr(c, "callback")]
+    found = contexts[0].callback if contexts else None
+    while hasattr(found, "_torchdynamo_orig_backend"):
+        found = found._torchdynamo_orig_backend
+    return found

@@ -1,0 +1,221 @@
+"""Convolutions, pooling and resizing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import floor, prod
+
+import numpy as np
+
+from perfdojo_sdk.frontends.torch.call import Call, Row, pointwise
+from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators import convolutions, pooling, windows
+from perfdojo_sdk.graph.operators.movement import Taps, along
+from perfdojo_sdk.graph.refusals import Reason, Refused
+
+
+def _batched(c: Call, x: Value, rank: int) -> tuple[Value, bool]:
+    """The image with a dimension of batches, and True if that was missing."""
+    if x.rank == rank + 1:
+        return c.b.view(x, (1, *x.shape)), True
+    return x, False
+
+
+def _unbatched(c: Call, x: Value, alone: bool) -> Value:
+    return c.b.view(x, x.shape[1:]) if alone else x
+
+
+def _conv(c: Call) -> Value:
+    w = c["weight"]
+    rank = w.rank - 2
+    if c.flag("transposed"):
+        return _transposed(c)
+    x, alone = _batched(c, c["input"], rank)
+    dilations = c.each("dilation", rank, 1)
+    if isinstance(c.arguments.get("padding"), str):
+        pads = _pads(c.text("padding"), w.shape[2:], dilations)
+    else:
+        pads = c.each("padding", rank, 0) * 2
+    strides = c.each("stride", rank, 1)
+    found = convolutions.conv(c.b, x, w, c.maybe("bias"), strides, dilations, pads, "", c.whole("groups", 1))
+    return _unbatched(c, found, alone)
+
+
+def _pads(padding: str, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
+    """Padding by name: in front, then behind."""
+    if padding == "valid":
+        return [0] * (2 * len(kernel))
+    totals = [d * (k - 1) for k, d in zip(kernel, dilations, strict=True)]
+    return [t // 2 for t in totals] + [t - t // 2 for t in totals]
+
+
+def _transposed(c: Call) -> Value:
+    w = c["weight"]
+    rank = w.rank - 2
+    x, alone = _batched(c, c["input"], rank)
+    found = convolutions.conv_transpose(
+        c.b, x, w, c.maybe("bias"), c.each("stride", rank, 1), c.each("dilation", rank, 1),
+        c.each("padding", rank, 0) * 2, "", c.whole("groups", 1), c.each("output_padding", rank, 0), (),
+    )  # fmt: skip
+    return _unbatched(c, found, alone)
+
+
+# -- pooling ---------------------------------------------------------------------------------------
+
+
+def _axes(c: Call, x: Value, rank: int) -> tuple[windows.Axis, ...]:
+    kernel = c.each("kernel_size", rank, 1)
+    strides = c.ints("stride") or kernel
+    strides = strides if len(strides) == rank else strides * rank
+    return windows.axes(
+        x.shape[2:], kernel, strides, c.each("dilation", rank, 1), c.each("padding", rank, 0) * 2, "",
+        c.flag("ceil_mode"),
+    )  # fmt: skip
+
+
+def _max_pool(rank: int) -> Row:
+    def row(c: Call) -> Sequence[Value | None]:
+        x, alone = _batched(c, c["self"], rank)
+        wanted = len(c.results) > 1 and c.uses(1)
+        found = pooling.max_pool(c.b, x, _axes(c, x, rank), wanted, False)
+        made: list[Value | None] = [_unbatched(c, found[0], alone)]
+        if wanted:
+            made.append(_unbatched(c, _in_plane(c, found[1], prod(x.shape[2:])), alone))
+        elif len(c.results) > 1:
+            made.append(None)
+        return made
+
+    return row
+
+
+def _in_plane(c: Call, places: Value, size: int) -> Value:
+    """Places in the whole array as places in a channel."""
+    return pointwise(c, "in_plane", lambda a: f"rem({a}, {size})", places, dtype="i64")
+
+
+def _average_pool(rank: int) -> Row:
+    def row(c: Call) -> Value:
+        if c.has("divisor_override"):
+            raise Refused(Reason.CHOICE, "an average with a divisor of its own")
+        x, alone = _batched(c, c["self"], rank)
+        padded = bool(c.whole("count_include_pad", 1))
+        return _unbatched(c, pooling.average_pool(c.b, x, _axes(c, x, rank), padded), alone)
+
+    return row
+
+
+def _adaptive(rank: int, largest: bool) -> Row:
+    """Windows from floor(i size / n) to ceil((i + 1) size / n)."""
+
+    def row(c: Call) -> Sequence[Value | None]:
+        x, alone = _batched(c, c["self"], rank)
+        given = c.arguments.get("output_size")
+        listed = list(given) if isinstance(given, list | tuple) else [given] * rank
+        sizes = [s if n is None else int(n) for n, s in zip(listed, x.shape[2:], strict=True)]
+        if min(sizes) < 1:
+            raise Refused(Reason.CHOICE, f"{c.op} to the sizes {sizes}")
+        even = all(s % n == 0 for n, s in zip(sizes, x.shape[2:], strict=True))
+        wanted = len(c.results) > 1 and c.uses(1)
+        if even:
+            kernel = [s // n for n, s in zip(sizes, x.shape[2:], strict=True)]
+            axes = windows.axes(x.shape[2:], kernel, kernel, [], [], "")
+            if not largest:
+                return [_unbatched(c, pooling.average_pool(c.b, x, axes, False), alone)]
+            found: list[Value | None] = list(pooling.max_pool(c.b, x, axes, wanted, False))
+            if wanted and found[1] is not None:
+                found[1] = _in_plane(c, found[1], prod(x.shape[2:]))
+            found = [v and _unbatched(c, v, alone) for v in found]
+            return found if wanted else [found[0], None]
+        if largest:
+            raise Refused(Reason.CHOICE, f"{c.op} of {x.text} to {sizes}: windows of several sizes")
+        for n, count in enumerate(sizes):
+            size = x.shape[2 + n]
+            rows = [_window(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
+            x = along(c.b, "adaptive_average", x, 2 + n, rows)
+        return [_unbatched(c, x, alone)]
+
+    return row
+
+
+def _window(first: int, last: int) -> Taps:
+    return tuple((place, 1 / (last - first)) for place in range(first, last))
+
+
+# -- resizing --------------------------------------------------------------------------------------
+
+
+def _nearest(c: Call) -> Value:
+    x = _image(c)
+    for n, (count, ratio) in enumerate(_resized(c, x)):
+        size = x.shape[2 + n]
+        step = np.float32(ratio)
+        rows: list[Taps] = [((min(floor(np.float32(i) * step), size - 1), 1.0),) for i in range(count)]
+        x = along(c.b, "resize", x, 2 + n, rows)
+    return x
+
+
+def _linear(c: Call) -> Value:
+    x, corners = _image(c), c.flag("align_corners")
+    for n, (count, ratio) in enumerate(_resized(c, x)):
+        size = x.shape[2 + n]
+        rows: list[Taps] = []
+        for i in range(count):
+            if corners:
+                place = i * (size - 1) / (count - 1) if count > 1 else 0.0
+            else:
+                place = max((i + 0.5) * ratio - 0.5, 0.0)
+            first = min(floor(place), size - 1)
+            weight = place - first
+            taps = [(first, 1 - weight), (min(first + 1, size - 1), weight)]
+            rows.append(tuple((p, w) for p, w in taps if w) if taps[0][0] != taps[1][0] else ((first, 1.0),))
+        x = along(c.b, "resize", x, 2 + n, rows)
+    return x
+
+
+def _image(c: Call) -> Value:
+    return c["input"] if c.has("input") else c["self"]
+
+
+def _resized(c: Call, x: Value) -> list[tuple[int, float]]:
+    """For each dimension of the image, the size of the result, and the distance of its elements."""
+    factors = c.arguments.get("scale_factors")
+    if factors is None:
+        names = ("scales_d", "scales_h", "scales_w")[-(x.rank - 2) :] if x.rank > 3 else ("scales",)
+        factors = [c.arguments.get(name) for name in names]
+    found = []
+    for n, (size, count) in enumerate(zip(x.shape[2:], c.shape[2:], strict=True)):
+        factor = factors[n] if n < len(factors) else None
+        found.append((count, 1 / factor if factor else size / count))
+    return found
+
+
+def _unfolded(c: Call) -> Value:
+    """Columns of the blocks of an image: [batch, channels * taps, positions]."""
+    x, alone = _batched(c, c["self"], 2)
+    axes = windows.axes(
+        x.shape[2:], c.each("kernel_size", 2, 1), c.each("stride", 2, 1), c.each("dilation", 2, 1),
+        c.each("padding", 2, 0) * 2, "",
+    )  # fmt: skip
+    return _unbatched(c, convolutions.im2col(c.b, x, axes), alone)
+
+
+def _folded(c: Call) -> Value:
+    return convolutions.col2im(
+        c.b, c["self"], c.each("output_size", 2, 1), c.each("kernel_size", 2, 1), c.each("stride", 2, 1),
+        c.each("dilation", 2, 1), c.each("padding", 2, 0) * 2,
+    )  # fmt: skip
+
+
+ROWS: Mapping[str, Row] = {
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d", "convolution"), _conv),
+    **{f"conv_transpose{rank}d": _transposed for rank in (1, 2, 3)},
+    **{f"max_pool{rank}d": _max_pool(rank) for rank in (1, 2, 3)},
+    **{f"max_pool{rank}d_with_indices": _max_pool(rank) for rank in (1, 2, 3)},
+    **{f"avg_pool{rank}d": _average_pool(rank) for rank in (1, 2, 3)},
+    **{f"adaptive_avg_pool{rank}d": _adaptive(rank, False) for rank in (1, 2, 3)},
+    **{f"adaptive_max_pool{rank}d": _adaptive(rank, True) for rank in (1, 2, 3)},
+    **{f"upsample_nearest{rank}d": _nearest for rank in (1, 2, 3)},
+    **{f"upsample_{name}": _linear for name in ("linear1d", "bilinear2d", "trilinear3d")},
+    "im2col": _unfolded,
+    "col2im": _folded,
+}

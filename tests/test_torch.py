@@ -1,0 +1,399 @@
+"""The PyTorch front end: rows beside PyTorch, groups and fallbacks, the backend, the cache of kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch_cases import FAMILIES  # noqa: E402
+
+from perfdojo_sdk.core.errors import DojoError  # noqa: E402
+from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
+from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
+from perfdojo_sdk.frontends.torch.kernelbench import excess, main  # noqa: E402
+from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
+from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
+from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
+from perfdojo_sdk.frontends.torch.rows import ROWS  # noqa: E402
+from perfdojo_sdk.frontends.torch.workshop import workshop  # noqa: E402
+from perfdojo_sdk.graph.builder import Builder  # noqa: E402
+from perfdojo_sdk.graph.graph import Value  # noqa: E402
+from perfdojo_sdk.graph.running import run_graph  # noqa: E402
+from perfdojo_sdk.graph.writer import parsed  # noqa: E402
+from perfdojo_sdk.models.cache import MARK, CacheError, KernelCache, refuse_strangers  # noqa: E402
+from perfdojo_sdk.torch import perfdojo, report  # noqa: E402
+
+INTERPRETED = Choices(interpret=True)
+
+
+def flat(found: Any) -> list[Any]:
+    return [each for part in found for each in flat(part)] if isinstance(found, list | tuple) else [found]
+
+
+def close(one: Any, other: Any) -> bool:
+    """Equal integers; floats within 2e-5 of the largest one."""
+    if one.dtype != other.dtype or one.shape != other.shape:
+        return False
+    if not one.is_floating_point():
+        return bool(torch.equal(one, other))
+    finite = other[other.isfinite()].abs()
+    scale = float(finite.max()) if finite.numel() else 1.0
+    return bool(torch.allclose(one, other, rtol=0, atol=2e-5 * max(scale, 1e-30), equal_nan=True))
+
+
+def test_rules_agree_with_pytorch_and_take_every_call_and_every_row_is_tried() -> None:
+    seen = set()
+    for cases in FAMILIES.values():
+        seen |= tried(cases)
+    names = seen | {name.partition(".")[0] for name in seen}
+    assert set(ROWS) - names == set()
+
+
+def tried(cases: dict[str, Any]) -> set[str]:
+    """The operators of some functions, whose results in the interpreter are those of PyTorch."""
+    inputs = [value for _, given in cases.values() for value in given]
+
+    def everything(*values: Any) -> list[Any]:
+        at, found = 0, []
+        for function, given in cases.values():
+            found += flat(function(*values[at : at + len(given)]))
+            at += len(given)
+        return found
+
+    call, report = compile_graph(everything, inputs, INTERPRETED, None)
+    assert [e.text for e in report.elsewhere] == [] and not report.whole
+    found, names = call(*inputs), []
+    for name, (function, given) in cases.items():
+        for k, expected in enumerate(flat(function(*given))):
+            one = found[len(names)]
+            names.append(name)
+            assert close(one, expected), f"{name}, result {k}: {one} instead of {expected}"
+    return set(report.operators)
+
+
+def test_operands_meet_in_the_dtype_that_pytorch_says() -> None:
+    b = Builder()
+    dtypes = ("f32", "f64", "f16", "bf16", "i64", "i32", "i8", "u8", "bool")
+    tensors = [torch.zeros(s, dtype=TORCH_DTYPES[d]) for d in dtypes for s in ((), (2,))]
+    pairs = [(t, b.input("x", tuple(t.shape), DTYPES[t.dtype])) for t in tensors]
+    pairs += [(n, n) for n in (True, 3, 2.5)]
+    for one, ours in pairs:
+        for other, theirs in pairs:
+            if isinstance(ours, Value) or isinstance(theirs, Value):
+                expected = torch.result_type(one, other)
+                assert promoted(ours, theirs) == DTYPES[expected], (one, other)
+
+
+# -- groups, fallbacks, the backend ------------------------------------------------------------------
+
+
+def compiled(function: Any, **options: Any) -> Any:
+    return torch.compile(function, backend="perfdojo", options={"interpret": True, **options})
+
+
+class Net(torch.nn.Module):
+    """A linear layer, and a part that has no kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        y = torch.relu(self.linear(x))
+        return torch.fft.fft(y).real.exp() + y
+
+
+@torch.no_grad()
+def test_what_has_no_kernel_runs_in_pytorch_and_is_reported() -> None:
+    net, x = Net().eval(), torch.randn(2, 3)
+    ours = compiled(net)
+    assert close(ours(x), net(x))
+    [graph] = report(ours).graphs
+    assert [e.operator for e in graph.elsewhere] == ["fft_fft", "real"]
+    assert "complex64" in graph.elsewhere[0].reason and "elsewhere: fft_fft" in report(ours).text
+    assert {k.name for k in graph.kernels} == {"gemm", "relu", "exp", "add"}
+    assert not report(ours).complete
+    net.linear.weight.mul_(2)  # weights are read at each call
+    net.linear.bias.data = torch.ones(3)
+    assert close(ours(x), net(x))
+    with pytest.raises(Exception, match=r"2 parts of the graph have no kernel.*\n.*fft_fft"):
+        compiled(net, fallback=None)(x)
+
+
+def test_gradients_are_left_to_pytorch() -> None:
+    net, x = Net(), torch.randn(2, 3)
+    ours = compiled(net)
+    with pytest.warns(UserWarning, match="gradients are recorded"):
+        ours(x).sum().backward()
+    assert net.linear.weight.grad is not None
+    assert any("gradients" in graph.whole for graph in report(ours).graphs)
+    with pytest.raises(Exception, match="gradients are recorded"):
+        compiled(net, fallback=None)(x)
+    with torch.no_grad():
+        assert close(ours(x), net(x)) and any(graph.kernels for graph in report(ours).graphs)
+
+
+@torch.no_grad()
+def test_results_share_memory_as_in_pytorch_and_no_other() -> None:
+    def function(x: Any) -> Any:
+        y = x + 1
+        return x[1:].t(), y, y.view(-1), y.clone(), x.contiguous(), torch.zeros(2)
+
+    x = torch.randn(3, 4)
+    ours = compiled(function)
+    part, y, flat_y, copy, same, zeros = ours(x)
+    assert all(close(a, b) for a, b in zip((part, y, flat_y, copy, same, zeros), function(x)))
+    assert part.stride() == (1, 4) and part.data_ptr() == x[1:].data_ptr() and same.data_ptr() == x.data_ptr()
+    assert flat_y.data_ptr() == y.data_ptr() != copy.data_ptr()
+    y.zero_(), zeros.fill_(7)
+    assert close(copy, x + 1) and close(ours(x)[5], torch.zeros(2)) and ours(x)[1].data_ptr() != y.data_ptr()
+
+
+@torch.no_grad()
+def test_inputs_with_gaps_open_sizes_and_no_elements() -> None:
+    ours = compiled(lambda x: x * 2 + 1)
+    for x in (
+        torch.randn(4, 3).t(),
+        torch.randn(5, 6)[:, ::2],
+        torch.randn(0, 3),
+        torch.randn(3, 1).expand(3, 7),
+    ):
+        assert close(ours(x), x * 2 + 1)
+    assert report(ours).complete
+
+
+@torch.no_grad()
+def test_a_graph_that_changes_its_input_is_left_to_pytorch() -> None:
+    x = torch.zeros(2, 2)
+    ours = compiled(lambda x: x.add_(1) * 2)
+    assert close(ours(x), torch.full((2, 2), 2.0)) and close(x, torch.ones(2, 2))
+    assert report(ours).graphs[0].whole == "an input is changed in place"
+
+    def diagonal(x: Any) -> Any:
+        y = x.clone()
+        y.diagonal().add_(1)
+        return y
+
+    through = compiled(diagonal)
+    assert close(through(x), x + torch.eye(2))
+    assert report(through).graphs[0].whole == "a change through aten.diagonal.default"
+
+
+@torch.no_grad()
+def test_graph_breaks_and_fake_tensors() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    def function(x: Any) -> Any:
+        y = x.exp()
+        torch._dynamo.graph_break()
+        return y + 1
+
+    ours, x = compiled(function), torch.randn(3)
+    assert close(ours(x), x.exp() + 1) and len(report(ours).graphs) == 2
+    call = perfdojo(torch.fx.symbolic_trace(lambda x: x + 1), [x], options={"interpret": True})
+    with FakeTensorMode() as mode:
+        assert type(call(mode.from_tensor(x))).__name__ == "FakeTensor"
+    assert close(call(x), x + 1)
+
+
+@torch.no_grad()
+def test_an_index_beyond_its_array_is_an_error() -> None:
+    ours = compiled(lambda x, i: x[i])
+    x = torch.arange(4.0)
+    assert close(ours(x, torch.tensor([3, -1])), torch.tensor([3.0, 3.0]))
+    with pytest.raises(Exception, match="an index is beyond 4 elements"):
+        ours(x, torch.tensor([4, 0]))
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(DojoError, match="no option 'speed'"):
+        perfdojo(None, [], options={"speed": 1})
+    with pytest.raises(DojoError, match="fallback is 'gpu'"):
+        perfdojo(None, [], options={"fallback": "gpu"})
+    with pytest.raises(DojoError, match="nothing was compiled"):
+        report(torch.compile(lambda x: x, backend="eager"))
+
+
+def test_the_guide_compiles_a_module(capsys: pytest.CaptureFixture[str]) -> None:
+    text = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
+    [script] = [b.partition("```")[0] for b in text.split("```python\n")[1:] if "torch.compile" in b]
+    exec(script.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), {})
+    assert "graph 1: 2 kernels" in capsys.readouterr().out
+
+
+# -- verified kernels and their cache ------------------------------------------------------------------
+
+
+@torch.no_grad()
+def test_a_verified_kernel_is_built_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    workshop.cache_clear()
+    x = torch.randn(4, 8)
+
+    def function(x: Any) -> Any:
+        return (torch.relu(x), torch.relu(x + 0).t(), torch.relu(x * 1))[0]
+
+    ours = torch.compile(function, backend="perfdojo", options={"fallback": None, "threads": 1})
+    assert torch.equal(ours(x), torch.relu(x)) and torch.equal(ours(x.neg()), torch.relu(-x))
+    [graph] = report(ours).graphs
+    [kernel] = graph.kernels
+    assert kernel.name == "relu" and all(leg.startswith("passed") for leg in kernel.legs.values())
+    assert set(kernel.legs) == {"exact", "numeric", "dependence"} and kernel.median_s
+    shop = workshop("best", 1, None)
+    [program] = map(parsed, shop.libraries)
+    assert shop.built == 1
+    cache = KernelCache(tmp_path / "cache" / "kernels")
+    [entry] = cache.entries()
+    assert entry.kernel.startswith("relu_") and entry.bytes > 1000
+    workshop.cache_clear()
+    again = workshop("best", 1, None)
+    assert not again.prepare([program]) and again.built == 0
+    (entry.folder / "lib").rename(entry.folder / "gone")  # damaged: it is not used
+    assert cache._found(entry.folder) is None
+    assert [e.name for e in cache.clear()] == [entry.name] and not cache.entries()
+    workshop.cache_clear()
+
+
+def stored(folder: Path, name: str, size: int, used: float) -> None:
+    (folder / name).mkdir()
+    mark = folder / name / MARK
+    mark.write_text(json.dumps({"kernel": name, "target": "t", "bytes": size}))
+    os.utime(mark, (used, used))
+
+
+def test_the_entry_used_least_recently_goes_first(
+    tmp_path: Path, cli: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "cache" / "kernels"
+    folder.mkdir(parents=True, mode=0o700)
+    for k in range(4):
+        stored(folder, f"k{k}", 100, 1000.0 + k)
+    (folder / "unfinished").mkdir()
+    (folder / "k9").mkdir()
+    (folder / "k9" / MARK).write_text("[]")
+    cache = KernelCache(folder)
+    assert [e.name for e in cache.entries()] == ["k3", "k2", "k1", "k0"]
+    assert [e.name for e in cache.shrink(250)] == ["k1", "k0"]
+    assert [e.name for e in cache.shrink(50, keep="k2")] == ["k3"]
+    shown = cli("cache", "show", "--json")
+    assert json.loads(shown.out)["bytes"] == 100 and "k2" in cli("cache", "show").out
+    assert "removed 1 kernel" in cli("cache", "clear").out and not cache.entries()
+
+
+def test_a_cache_of_somebody_else_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "kernels"
+    folder.mkdir(mode=0o700)
+    refuse_strangers(folder)
+    with pytest.raises(CacheError, match="belongs to user"):
+        refuse_strangers(folder, owner=lambda: os.geteuid() + 1)
+    folder.chmod(0o770)
+    with pytest.raises(CacheError, match="others may write"):
+        KernelCache(folder).entries()
+    (tmp_path / "link").symlink_to(folder)
+    with pytest.raises(CacheError, match="a link or a file"):
+        refuse_strangers(tmp_path / "link")
+
+
+# -- files of modules ----------------------------------------------------------------------------------
+
+PROBLEM = """
+import torch
+from torch import nn
+class Model(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.linear = nn.Linear(size, 2)
+        self.rnn = nn.GRU(2, 3)
+    def forward(self, x):
+        return self.rnn(self.linear(x))[0]
+class Branch(nn.Module):
+    def forward(self, x):
+        return x if x.sum() > 0 else -x
+class Fourier(nn.Module):
+    def forward(self, x, y):
+        return torch.fft.fft(x).real + y
+def make():
+    return Model(4)
+def get_inputs():
+    return [torch.randn(5, 2, 4)]
+def get_init_inputs():
+    return [4]
+"""
+
+
+def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "set" / "one").mkdir(parents=True)
+    (tmp_path / "set" / "one" / "good.py").write_text(PROBLEM)
+    first = cli("kernelbench", "set", "--interpret", "--json", "-o", "out")
+    [row] = json.loads(first.out)["problems"]
+    assert (row["problem"], row["status"], row["kernels"]) == ("one/good", "right", 3), row
+    assert row["error"] < 1 and row["eager_s"] > 0 and "good ..." in first.err
+    again = cli("kernelbench", "set", "--interpret", "--only", "one/*", "-o", "out")
+    assert again.code == 0 and "good ..." not in again.err and "1 problem: 1 right" in again.out
+    (tmp_path / "bad.py").write_text(PROBLEM.replace("class Model", "class Mode"))
+    main(["bad.py", "bad.json", "{}"])
+    bad = json.loads((tmp_path / "bad.json").read_text())
+    assert bad["status"] == "failed" and "has no Model" in bad["what"]
+    assert cli("kernelbench", "out").code == 5
+
+
+def test_errors_are_measured_against_what_is_allowed() -> None:
+    exact = torch.tensor([1.0, 100.0], dtype=torch.float64)
+    eager = exact.float()
+    assert excess(eager, eager, exact) == 0
+    assert 0.4 < excess(eager + torch.tensor([0.001, 0]), eager, exact) < 0.6
+    assert excess(eager + torch.tensor([0.01, 0]), eager, exact) > 1
+    assert excess(eager + 0.01, eager + 0.002, exact) < 1  # eager is no better
+    assert excess(eager.double(), eager, exact) == excess(eager[:1], eager, exact) == float("inf")
+    nan = torch.tensor([float("nan"), 100.0])
+    assert excess(nan, nan, nan.double()) == 0 and excess(eager, nan, nan.double()) == float("inf")
+    assert excess(nan, eager, exact) == float("inf")
+    assert excess(torch.tensor([1]), torch.tensor([2]), torch.tensor([1])) == float("inf")
+
+
+def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
+    file = tmp_path / "m.py"
+    file.write_text(PROBLEM)
+    torch.manual_seed(0)
+    made = exported_file(file, "make", {"x": ("f32", (5, 2, 4))})
+    assert made.graph is not None and [v.name for v in made.graph.inputs] == ["x"]
+    torch.manual_seed(0)
+    net, x = network(file, "make"), torch.randn(5, 2, 4)
+    [found] = run_graph(made.graph, {"x": x.numpy()})
+    with torch.no_grad():
+        assert close(torch.from_numpy(found), net(x))
+    listed = cli(
+        "optimize",
+        "m.py:Fourier",
+        "--input",
+        "x=f32[4]",
+        "--input",
+        "y=[4]",
+        "--list",
+        "--json",
+        plugins="toy",
+    )
+    assert listed.code == 1 and {r["operator"] for r in json.loads(listed.out)["refused"]} == {
+        "fft_fft",
+        "real",
+    }
+    assert cli("optimize", "m.py:make", "--input", "x=f32[5,2,4]", "--list", plugins="toy").code == 0
+    for name, words in {
+        "make": "the size of input x",
+        "Absent": "has no Absent",
+        "Model": "makes no module",
+        "Branch --input x=f32[2]": "does not trace",
+        "make --input z=f32[2]": "takes no input 'z'",
+        "make --input x=u16[2]": "no tensors of u16",
+    }.items():
+        refused = cli("optimize", *f"m.py:{name}".split(), plugins="toy")
+        assert refused.code == 1 and words in refused.err, refused.err
+    file.write_text("1 / 0\n")
+    assert "does not run" in cli("optimize", "m.py:make", plugins="toy").err
