@@ -41,8 +41,10 @@ ENDING = re.compile(r"(\.(o|i|a|b|c|fix|in|out|\d+|(in|out)\.(c|\d+))|_(p|f|q|v|
 OTHERS = {
     ("perfdojo_sdk/codegen/c_values.py", "f'{text}.0'"),
     ("perfdojo_sdk/codegen/packaging.py", "f'{kernel.name}.c'"),
+    ("perfdojo_sdk/graph/builder.py", "f'{name}.out'"),
     ("perfdojo_sdk/measure/emulated_runner.py", "f'{name}.c'"),
     ("perfdojo_sdk/measure/native_runner.py", "f'{source.symbol}.c'"),
+    ("perfdojo_sdk/models/kernels.py", "f'{source.symbol}.c'"),
     ("perfdojo_sdk/verify/references.py", "f'{name}_v'"),
     ("plugins/arm_neon/perfdojo_arm_neon/runner.py", "f'{source.symbol}.c'"),
     ("plugins/riscv_snitch/perfdojo_riscv_snitch/packaging.py", "f'lib/{name}.o'"),

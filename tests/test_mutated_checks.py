@@ -66,8 +66,8 @@ PLANTS = (
     Plant(
         "any two accumulations commute",
         dependence.is_reduction,
-        "operation is not None and operation == b.statement.accumulate",
-        "operation is not None and b.statement.accumulate is not None",
+        "operation == b.statement.accumulate",
+        "b.statement.accumulate is not None",
         ("join_scopes", "swap_scopes", "reorder_statements", "fission_scope"),
         "y[0] = 0\n8 y[0] += x[{0}]\n8 y[0] max= z[{0}]",
         "join_scopes(s0)",

@@ -61,7 +61,7 @@ class _Writer:
         """Dtypes of what the statement in the making reads and converts to."""
         self.lines: list[str] = []
         self.shapes: dict[str, str] = {}
-        """Of arrays whose rows are no columns."""
+        """Shapes of arrays whose rows are no columns."""
         suffixes = dialect.suffixes.values()
         self.groups = [g for s in suffixes for g in s.groups if g.total not in FLOAT_DTYPES]
         self.words = [next((s.name for s in suffixes if has(s)), "") for has in (_counts_lanes, _adds_up)]

@@ -25,7 +25,7 @@ Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
 run-time index chooses; it also has an ``own`` read of each of them, whose value it keeps or replaces."""
 
 Box: TypeAlias = tuple[tuple[int, int, int], ...]
-"""Of each subscript: the least and the greatest value, and a number that divides the distance of any two."""
+"""Least and greatest value of each subscript, and a number that divides the distance of any two."""
 
 Mode: TypeAlias = OneOf["last", "terms"]
 """The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:

@@ -95,7 +95,7 @@ class Nest:
     body: tuple[Node, ...]
     products: tuple[Product, ...]
     group: Group | None = None
-    """What an instruction adds up in each lane: the innermost loop of the reduction."""
+    """The products that an instruction adds up in each lane: the innermost loop of the reduction."""
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -91,7 +91,7 @@ def _backend(compiled: Any) -> Any:
     with one backend and equal options share what is compiled of one code."""
     cells = [cell.cell_contents for cell in getattr(compiled, "__closure__", None) or ()]
     contexts = [c for c in (getattr(compiled, "dynamo_ctx", None), *cells) if hasattr(c, "callback")]
-    found = contexts[0].callback if contexts else None
+    found: Any = contexts[0].callback if contexts else None
     while hasattr(found, "_torchdynamo_orig_backend"):
         found = found._torchdynamo_orig_backend
     return found

@@ -174,7 +174,7 @@ def test_a_product_uses_the_instruction_and_is_proved(pair: str) -> None:
 
 
 def test_compiled_products_are_right_on_all_inputs() -> None:
-    """Those of bf16 are below."""
+    """Products of integers; those of bf16 are below."""
     needs_flags("x86_avx512", "avx512_vnni")
     traces = [games(product(*PAIRS[pair][:3], 3, 18, 8))[0] for pair in ("u8", "i8")]
     assert NumericLeg(PLUGINS, PLUGINS.target("x86_avx512"))(traces, False) == ["", ""]
