@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,9 +26,17 @@ Row = tuple[str, str, str, str]
 """Node, operator, what, and why."""
 
 
-def lowered(model: str, inputs: Inputs) -> tuple[Graph | None, Sequence[Row], Any]:
-    """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it."""
+def lowered(
+    model: str, inputs: Inputs, peer: str = "", elsewhere: Mapping[str, str] | None = None
+) -> tuple[Graph | None, Sequence[Row], Any]:
+    """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it.
+
+    ``peer``: runs what is not supported, and the nodes of ``elsewhere``, for these reasons."""
     module = MODULE.fullmatch(model)
+    if module is not None and peer:
+        what = f"--fallback {peer} is for models of ONNX, and {model} is a PyTorch module"
+        hint = 'torch.compile(net, backend="perfdojo") runs there what has no kernel'
+        raise UnavailableError("PD-O043", what, hint=hint)
     try:
         if module is not None:
             return _of_torch(Path(module["file"]), module["name"], inputs)
@@ -40,7 +48,8 @@ def lowered(model: str, inputs: Inputs) -> tuple[Graph | None, Sequence[Row], An
         kind = "torch" if module is not None else "onnx"
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
-    found = lower(Path(model), {name: shape for name, (_, shape) in inputs.items()})
+    shapes = {name: shape for name, (_, shape) in inputs.items()}
+    found = lower(Path(model), shapes, peer=peer, elsewhere=elsewhere)
     rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
     return found.graph, rows, found.operators
 

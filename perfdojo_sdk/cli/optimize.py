@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -53,28 +54,45 @@ def command(
         int | None,
         typer.Option("--max-memory", min=1, metavar="BYTES", help="Refuse a model whose call needs more."),
     ] = None,
+    fallback: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PEER",
+            help="Run what is not supported in torch or onnxruntime, which the package needs then.",
+        ),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Build a model: lower it to kernels, play, verify and measure each, and package them with the weights.
 
-    What is not supported is listed whole, with reasons, before anything is built. Equal kernels are built
+    What is not supported is listed whole, with reasons, before anything is built; with --fallback, it runs in
+    another system, and the same list says what that is. Equal kernels are built
     once. A finished kernel is recorded at once; after an interruption the same command goes on from there.
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.optimise import optimise, refused_by
+    from perfdojo_sdk.models.peers import require_peer
+    from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    graph, refused, operators = lowered(model, inputs_of(given or []))
+    policy = Policy(fallback=fallback or "")
+    if policy.fallback:
+        require_peer(policy.fallback, "--fallback")
+    inputs = inputs_of(given or [])
+    graph, refused, operators = lowered(model, inputs, policy.fallback)
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.target(target)
-    rows = list(refused)
-    if graph is not None:
-        rows += [(node, "", r.what, r.reason.value) for node, r in refused_by(plugins, found, graph)]
+    left = refused_by(plugins, found, graph) if graph is not None else []
+    if left and policy.fallback:
+        elsewhere = {node: r.what for node, r in left}
+        graph, refused, operators = lowered(model, inputs, policy.fallback, elsewhere)
+        left = refused_by(plugins, found, graph) if graph is not None else []
+    rows = [*refused, *((node, "", r.what, r.reason.value) for node, r in left)]
     if listed:
         _list(graph, rows, operators, as_json)
         raise typer.Exit(1 if rows else 0)
@@ -85,6 +103,8 @@ def command(
     if tune is not None:
         settings = replace(settings, search=AUTO, evaluations=tune)
     folder = output or Path("build", "models", _folder_name(model))
+    if graph.foreign:
+        progress(_elsewhere(graph))
     progress(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
@@ -106,21 +126,48 @@ def _list(
     kernels = 0 if graph is None else len(graph.programs)
     text = f"{number_of(sum(operators.values()), 'nodes')} of {number_of(len(operators), 'operators')}"
     text += f", {number_of(kernels, 'kernels')}" if graph is not None else ""
-    lines = [text, table(columns, rows, "not supported") if rows else "everything is supported"]
-    data = {"operators": operators, "kernels": kernels, "refused": [dict(zip(columns, r)) for r in rows]}
+    foreign = graph.foreign if graph is not None else ()
+    lines = [text, table(columns, rows, "not supported")] if rows else [text]
+    if not rows:
+        lines.append(_elsewhere(graph) if graph is not None and foreign else "everything is supported")
+    parts = [
+        {"peer": p.peer, "nodes": list(p.nodes), "why": p.why, "crossing_bytes": graph.crossing(p)}
+        for p in foreign
+        if graph is not None
+    ]
+    data = {
+        "operators": operators,
+        "kernels": kernels,
+        "refused": [dict(zip(columns, r)) for r in rows],
+        "elsewhere": parts,
+    }
     emit("\n".join(lines), data, as_json)
 
 
+def _elsewhere(graph: Graph) -> str:
+    """The parts that peers run, for a person."""
+    rows = [(p.peer, p.origin, p.why, f"{graph.crossing(p):,}") for p in graph.foreign]
+    return table(("runs in", "nodes", "why", "bytes that cross in a call"), rows, "runs elsewhere")
+
+
 def _text(result: ModelResult) -> str:
-    counts: dict[str, int] = {}
-    for node in result.manifest.nodes:
-        counts[node.kernel] = counts.get(node.kernel, 0) + 1
+    counts = Counter(result.manifest.kernels)
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
         final = entry.timing.final
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
+    for part in result.manifest.parts.values():
+        name, each = f"{part.peer}: {', '.join(part.nodes)}", seconds(part.median_s)
+        rows.append((name, 1, each, each))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
+    if parts := result.manifest.parts.values():
+        crossing, time = sum(p.crossing_bytes for p in parts), sum(p.median_s for p in parts)
+        peers = " and ".join(sorted({str(p.peer) for p in parts}))
+        lines.append(
+            f"{number_of(sum(len(p.nodes) for p in parts), 'nodes')} run in {peers}, which the package needs:"
+            f" {crossing:,} bytes cross in a call, {seconds(time)} of its time are there"
+        )
     mib, peak = 2**20, result.peak
     parts = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
     parts += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
@@ -139,8 +186,9 @@ def _data(result: ModelResult) -> dict[str, Any]:
     return {
         "directory": str(result.directory),
         "target": manifest.target,
-        "kernels": len({node.kernel for node in manifest.nodes}),
+        "kernels": len(set(manifest.kernels)),
         "calls": len(manifest.nodes),
+        "elsewhere": {name: part.model_dump(mode="json") for name, part in manifest.parts.items()},
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
         "peak_bytes": result.peak.total,

@@ -16,7 +16,7 @@ import numpy as np
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
-from perfdojo_sdk.graph.graph import Array, Check, Cut, Graph, Node, Shape, Value
+from perfdojo_sdk.graph.graph import Array, Check, Cut, Foreign, Graph, Node, Shape, Value
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 from perfdojo_sdk.graph.running import interpreted
 
@@ -41,6 +41,9 @@ class Builder:
         self._constants: dict[str, Array] = {}
         self._nodes: list[Node] = []
         self._checks: list[Check] = []
+        self._foreign: list[Foreign] = []
+        self._peers: set[str] = set()
+        """Values that parts of peers compute."""
         self._counted: dict[str, tuple[int, Value]] = {}
         self._makers: dict[str, Node] = {}
         self._places: dict[int, int] = {}
@@ -149,11 +152,32 @@ class Builder:
     def number_of_checks(self) -> int:
         return len(self._checks)
 
+    def drop_checks(self, first: int) -> None:
+        """Forget checks from number ``first`` on, of a node that turned out to have no kernels."""
+        del self._checks[first:]
+
     def change_checks(self, first: int, change: Callable[[Value], Value]) -> None:
         """Put others in place of the values of checks, from number ``first`` on."""
         for k in range(first, len(self._checks)):
             check = self._checks[k]
             self._checks[k] = replace(check, value=change(self._values[check.value]).name)
+
+    # -- parts that peers run
+
+    def peer_value(self, shape: Shape, dtype: str) -> Value:
+        """A value that a part of a peer will compute; the part is given later."""
+        value = self._new(shape, dtype)
+        self._peers.add(value.name)
+        return value
+
+    def foreign(self, part: Foreign) -> None:
+        """Add a part whose outputs are values of :meth:`peer_value`."""
+        self._refuse_counted([self._values[name] for name in part.inputs])
+        self._foreign.append(part)
+
+    def home(self, value: Value) -> str:
+        """The name of the value whose memory holds the elements."""
+        return self._home(value.name)
 
     # -- knowledge
 
@@ -168,6 +192,8 @@ class Builder:
         """The elements, which decide about shapes; :class:`ValueNeeded` names inputs that they depend on."""
         self._refuse_counted([value])
         roots = self._roots(value.name)
+        if roots & self._peers:
+            raise Refused(Reason.LENGTH, "a shape depends on what a peer computes")
         if roots:
             raise ValueNeeded(frozenset(roots))
         return self._computed(value.name)
@@ -239,7 +265,7 @@ class Builder:
         nodes = [n for n in self._nodes if not needed.isdisjoint(n.outputs)]
         nodes = [n for n in nodes if any(o not in self._constants for o in n.outputs)]
         named = {value.name: value for value in (*self._inputs, *outputs.values())}
-        kept = needed | {o for n in nodes for o in n.outputs} | set(named)
+        kept = needed | {o for n in (*nodes, *self._foreign) for o in n.outputs} | set(named)
         views = {name: of for name, of in self._views.items() if name in kept}
         made = {name for node in nodes for name in node.outputs}
         finals = {name: self._final(name, value, views, kept) for name, value in outputs.items()}
@@ -253,6 +279,7 @@ class Builder:
             {n: a for n, a in self._constants.items() if n in kept and n not in made},
             tuple(self._checks),
             tuple(Cut(finals[name].name, axis, finals[count].name) for name, axis, count in cuts),
+            tuple(part for part in self._foreign if not needed.isdisjoint(part.outputs)),
         )
 
     def _with_counts(
@@ -298,6 +325,7 @@ class Builder:
     def _needed(self, outputs: Sequence[str]) -> set[str]:
         """Values that the outputs depend on."""
         found: set[str] = set()
+        parts = {name: part for part in self._foreign for name in part.outputs}
         todo = list(outputs)
         while todo:
             name = todo.pop()
@@ -308,6 +336,8 @@ class Builder:
                 todo.append(self._views[name])
             elif name not in self._constants and name in self._makers:
                 todo.extend(self._makers[name].inputs)
+            elif name in parts:
+                todo.extend(parts[name].inputs)
         return found
 
 

@@ -63,6 +63,29 @@ class Node:
 
 
 @dataclass(frozen=True)
+class Foreign:
+    """A part of a model that a peer runs, in a format of the peer's own."""
+
+    name: str
+    """Unique among the parts of a graph."""
+    peer: str
+    content: bytes = field(repr=False)
+    """The part as the peer reads it; its inputs and outputs have the order of those below."""
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    """The nodes of the model that it consists of."""
+    why: str = ""
+    ours_s: float = 0.0
+    peer_s: float = 0.0
+    """Median seconds of our kernels and of the peer in a race; 0 if there was none."""
+
+    @property
+    def origin(self) -> str:
+        return ", ".join(self.nodes)
+
+
+@dataclass(frozen=True)
 class Check:
     """A number that must be 0 after the kernels have run; else an input breaks a rule of the standard."""
 
@@ -101,6 +124,13 @@ class Graph:
     checks: tuple[Check, ...] = ()
     cuts: tuple[Cut, ...] = ()
     """Their counts are the last outputs, which callers of a model do not see."""
+    foreign: tuple[Foreign, ...] = ()
+    """Parts that peers run. What they read and write says when."""
+
+    def crossing(self, part: Foreign) -> int:
+        """The bytes that go to a part and come back in one call; constants stay where they are."""
+        moved = [name for name in (*part.inputs, *part.outputs) if self.home(name) not in self.constants]
+        return sum(self.values[name].bytes for name in moved)
 
     @property
     def results(self) -> tuple[Value, ...]:

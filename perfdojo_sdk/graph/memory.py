@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.order import calls
 
 ALIGNMENT = 64
 
@@ -41,9 +42,9 @@ def rounded_up(size: int) -> int:
 
 
 def intermediates(graph: Graph) -> tuple[str, ...]:
-    """Values that kernels write and that are no output, in the order in which they are written."""
+    """Values that calls write and that are no output, in the order in which they are written."""
     kept = {graph.home(value.name) for value in graph.outputs}
-    written = [name for node in graph.nodes for name in node.outputs]
+    written = [name for call in calls(graph) for name in call.outputs]
     return tuple(name for name in written if name not in kept)
 
 
@@ -68,12 +69,13 @@ def plan_memory(graph: Graph) -> MemoryPlan:
 def _lives(graph: Graph) -> list[_Live]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
-    for k, node in enumerate(graph.nodes):
-        for name in (*node.inputs, *node.outputs):
+    order = calls(graph)
+    for k, call in enumerate(order):
+        for name in (*call.inputs, *call.outputs):
             home = graph.home(name)
             first.setdefault(home, k)
             last[home] = k
     for check in graph.checks:  # looked at after the last kernel
-        last[graph.home(check.value)] = len(graph.nodes)
+        last[graph.home(check.value)] = len(order)
     sizes = {name: rounded_up(graph.values[name].bytes) for name in intermediates(graph)}
     return [_Live(name, size, first[name], last[name]) for name, size in sizes.items()]

@@ -8,25 +8,28 @@ from hashlib import sha256
 
 import numpy as np
 
-from perfdojo_sdk.graph.graph import Graph, Node
+from perfdojo_sdk.graph.graph import Foreign, Graph, Node
 from perfdojo_sdk.graph.joining import joined
+from perfdojo_sdk.graph.order import calls, in_order
 
 
 def without_dead_nodes(graph: Graph) -> Graph:
-    """The graph without kernels, views, constants and values that no output and no check needs."""
+    """The graph without kernels, parts of peers, views, constants and values that no output and no check
+    needs."""
     needed = {value.name for value in (*graph.inputs, *graph.outputs)}
     needed |= {check.value for check in graph.checks}
-    nodes: list[Node] = []
+    kept: list[Node | Foreign] = []
     todo = set(needed)
-    for node in reversed(graph.nodes):
+    for call in reversed(calls(graph)):
         _follow(graph, todo)
-        if not todo.isdisjoint(node.outputs):
-            nodes.append(node)
-            todo.update(node.inputs, node.outputs)
+        if not todo.isdisjoint(call.outputs):
+            kept.append(call)
+            todo.update(call.inputs, call.outputs)
     _follow(graph, todo)
     return replace(
         graph,
-        nodes=tuple(reversed(nodes)),
+        nodes=tuple(each for each in reversed(kept) if isinstance(each, Node)),
+        foreign=tuple(each for each in reversed(kept) if isinstance(each, Foreign)),
         values={name: value for name, value in graph.values.items() if name in todo},
         views={name: of for name, of in graph.views.items() if name in todo},
         constants={name: data for name, data in graph.constants.items() if name in todo},
@@ -73,6 +76,7 @@ def read_outside(graph: Graph, members: frozenset[int]) -> frozenset[str]:
     written = {name for k in members for name in graph.nodes[k].outputs}
     needed = [value.name for value in graph.outputs] + [check.value for check in graph.checks]
     needed += [name for k, node in enumerate(graph.nodes) if k not in members for name in node.inputs]
+    needed += [name for part in graph.foreign for name in part.inputs]
     return frozenset(map(graph.home, needed)) & written
 
 
@@ -87,25 +91,5 @@ def with_groups_joined(graph: Graph, groups: Iterable[Sequence[int]]) -> Graph:
         else joined(graph, [graph.nodes[k] for k in group], read_outside(graph, frozenset(group)))
         for group in members
     ]
-    return without_dead_nodes(replace(graph, nodes=tuple(in_order(graph, nodes))))
-
-
-def in_order(graph: Graph, nodes: Sequence[Node]) -> list[Node]:
-    """The nodes with each after those whose results it reads, and else as they are."""
-    makers = {name: k for k, node in enumerate(nodes) for name in node.outputs}
-    done: set[int] = set()
-    ordered: list[Node] = []
-    for start in range(len(nodes)):
-        stack = [start]
-        while stack:
-            k = stack[-1]
-            before = {makers[home] for home in map(graph.home, nodes[k].inputs) if home in makers} - done
-            if k in done or not before:
-                stack.pop()
-                if k not in done:
-                    done.add(k)
-                    ordered.append(nodes[k])
-            else:
-                assert before.isdisjoint(stack), "no path leads out of a group and back"
-                stack.extend(sorted(before, reverse=True))
-    return ordered
+    ordered = in_order(graph, [*nodes, *graph.foreign])
+    return without_dead_nodes(replace(graph, nodes=tuple(each for each in ordered if isinstance(each, Node))))

@@ -15,11 +15,14 @@ from perfdojo_sdk.core.domains import ROUNDING, Domain
 from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import as_list, from_list, numpy_dtype
-from perfdojo_sdk.graph.graph import Array, Graph, Node
-from perfdojo_sdk.graph.refusals import Malformed
+from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
+from perfdojo_sdk.graph.order import calls
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 """Runs a program on its inputs; returns its outputs, both in the order of the interface."""
+RunPart: TypeAlias = Callable[[Foreign, Sequence[Array]], Sequence[Array]]
+"""Runs a part of a model that belongs to a peer, in the same way."""
 
 
 def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] = ROUNDING) -> list[Array]:
@@ -33,15 +36,26 @@ def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] =
     return [from_list(found[name], b.shape, b.dtype) for name, b in buffers.items()]
 
 
-def run_graph(graph: Graph, inputs: Mapping[str, Array], execute: Execute = interpreted) -> list[Array]:
+def no_peer(part: Foreign, inputs: Sequence[Array]) -> Sequence[Array]:
+    """The answer where nothing runs parts of peers: :class:`Refused`."""
+    raise Refused(Reason.OPERATOR, f"{part.origin} runs in {part.peer}, which is not at hand here")
+
+
+def run_graph(
+    graph: Graph,
+    inputs: Mapping[str, Array],
+    execute: Execute = interpreted,
+    run_part: RunPart = no_peer,
+) -> list[Array]:
     """The outputs of a graph. ``inputs``: arrays of the values' shapes and dtypes, by name."""
     arrays: dict[str, Array] = dict(graph.constants)
     arrays.update({value.name: inputs[value.name] for value in graph.inputs})
     left = _uses(graph)
-    for node in graph.nodes:
-        results = execute(node.program, [_bound(graph, arrays, name) for name in node.inputs])
-        arrays.update(zip(node.outputs, results, strict=True))
-        _forget(graph, node, arrays, left)
+    for call in calls(graph):
+        given = [_bound(graph, arrays, name) for name in call.inputs]
+        results = execute(call.program, given) if isinstance(call, Node) else run_part(call, given)
+        arrays.update(zip(call.outputs, results, strict=True))
+        _forget(graph, call, arrays, left)
     for check in graph.checks:
         if _bound(graph, arrays, check.value).any():
             where = f"node {check.origin}: " if check.origin else ""
@@ -64,17 +78,17 @@ def _bound(graph: Graph, arrays: Mapping[str, Array], name: str) -> Array:
 
 
 def _uses(graph: Graph) -> dict[str, int]:
-    """Value -> the number of kernels that still read it; outputs of the graph have one more."""
+    """Value -> the number of calls that still read it; outputs of the graph have one more."""
     left: dict[str, int] = {}
     last = [v.name for v in graph.outputs] + [check.value for check in graph.checks]
-    for name in [n for node in graph.nodes for n in node.inputs] + last:
+    for name in [n for call in (*graph.nodes, *graph.foreign) for n in call.inputs] + last:
         left[graph.home(name)] = left.get(graph.home(name), 0) + 1
     return left
 
 
-def _forget(graph: Graph, node: Node, arrays: dict[str, Array], left: dict[str, int]) -> None:
-    """Let go of arrays that no kernel reads any more."""
-    for name in map(graph.home, node.inputs):
+def _forget(graph: Graph, call: Node | Foreign, arrays: dict[str, Array], left: dict[str, int]) -> None:
+    """Let go of arrays that no call reads any more."""
+    for name in map(graph.home, call.inputs):
         left[name] -= 1
         if not left[name]:
             arrays.pop(name, None)

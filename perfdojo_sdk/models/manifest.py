@@ -18,9 +18,10 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.library.manifest import Identifier, LibraryError, Sha256
+from perfdojo_sdk.models.policy import PEERS
 from perfdojo_sdk.store.traces import Strict, first_error
 
-FILE, WEIGHTS, LIBRARY = "model.json", "weights.safetensors", "library"
+FILE, WEIGHTS, LIBRARY, PARTS = "model.json", "weights.safetensors", "library", "parts"
 MAX_BYTES = 256 << 20
 
 ValueName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -40,13 +41,31 @@ class ValueEntry(Strict):
 
 
 class NodeEntry(Strict):
-    """One call of a kernel."""
+    """One call: of a kernel, or of a part that a peer runs."""
 
-    kernel: Identifier
+    kernel: Identifier | Literal[""] = ""
+    part: Identifier | Literal[""] = ""
+    """Name of the part; exactly one of the two is given."""
     inputs: tuple[ValueName, ...] = Field(max_length=64)
     outputs: tuple[ValueName, ...] = Field(min_length=1, max_length=64)
     origin: str = Field("", max_length=1024)
     """The node of the original model."""
+
+
+class PartEntry(Strict):
+    """A part of the model that a peer runs, in a file of the peer's format."""
+
+    peer: Literal[PEERS]  # type: ignore[valid-type]
+    sha256: Sha256
+    nodes: tuple[Annotated[str, StringConstraints(max_length=1024)], ...]
+    """Nodes of the original model."""
+    why: str = Field(max_length=4096)
+    crossing_bytes: int = Field(ge=0, le=MAX_BLOCK)
+    """Bytes of the arrays that go there and come back in a call; constants are not among them."""
+    median_s: float = Field(ge=0)
+    """Measured when the model was built."""
+    kernels_s: float | None = Field(None, ge=0)
+    """Measured time of the kernels that it replaces; None where there are none."""
 
 
 class CheckEntry(Strict):
@@ -110,6 +129,7 @@ class ModelManifest(Strict):
     """Their counts are the last outputs, which callers from Python do not see."""
     edges: tuple[EdgeEntry, ...] = ()
     folds: tuple[FoldEntry, ...] = ()
+    parts: dict[Identifier, PartEntry] = {}
     symbol: Identifier | Literal[""] = ""
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
@@ -127,13 +147,16 @@ class ModelManifest(Strict):
             if offset % 64 or offset + self.values[name].bytes > self.block_bytes:
                 raise ValueError(f"{name!r} does not lie in the block of memory")
         for node in self.nodes:
+            called = node.kernel or node.part
+            if bool(node.kernel) == bool(node.part) or node.part and node.part not in self.parts:
+                raise ValueError(f"a call of {called!r} is none of a kernel or of a part")
             for name in node.inputs:
                 if name not in self.values or home(self.views, name) not in known:
-                    raise ValueError(f"a call of {node.kernel} reads {name!r}, which is not there by then")
+                    raise ValueError(f"a call of {called} reads {name!r}, which is not there by then")
             for name in node.outputs:
                 outside = name not in {home(self.views, o) for o in writable}
                 if name not in self.values or name in known or name in self.views or outside:
-                    raise ValueError(f"a call of {node.kernel} writes {name!r}, which has no place")
+                    raise ValueError(f"a call of {called} writes {name!r}, which has no place")
             known |= set(node.outputs)
         for name in (*self.outputs, *(check.value for check in self.checks)):
             if name not in self.values or home(self.views, name) not in known:
@@ -151,6 +174,11 @@ class ModelManifest(Strict):
                 raise ValueError(f"{cut.output!r} has no axis {cut.axis} to be cut")
             if prod(count.shape) != 1 or count.dtype != "i64":
                 raise ValueError(f"{cut.count!r} is no count")
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        """The kernel of each call of one."""
+        return tuple(node.kernel for node in self.nodes if node.kernel)
 
     @property
     def results(self) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
 from perfdojo_sdk.graph.memory import ALIGNMENT
+from perfdojo_sdk.graph.refusals import Refused
 from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -32,14 +33,21 @@ from perfdojo_sdk.library.manifest import MAX_FILE_BYTES, KernelEntry, LibraryEr
 from perfdojo_sdk.models.function import FIRST_CHECK
 from perfdojo_sdk.models.manifest import (
     LIBRARY,
+    PARTS,
     WEIGHTS,
     ModelManifest,
     NodeEntry,
+    PartEntry,
     ValueEntry,
     home,
     read_model_manifest,
 )
+from perfdojo_sdk.models.peers import ENDINGS, MAX_PART_BYTES, Opened, PeerError, open_part
 from perfdojo_sdk.models.tensors import places, read_tensors
+
+
+_Call: TypeAlias = Callable[[Sequence[Array], Sequence[Array], "int | None"], object]
+"""Reads the first arrays and writes the second, with so many threads."""
 
 
 def load_model(directory: str | Path) -> Model:
@@ -56,11 +64,34 @@ def load_model(directory: str | Path) -> Model:
         array, entry = weights.get(name), manifest.values[name]
         if array is None or array.shape != entry.shape or dtype_of(array) != entry.dtype:
             raise LibraryError("PD-O011", f"{folder} has no weight {ascii(name)[:80]} as its manifest says")
-    library = load_library(folder / LIBRARY) if manifest.nodes else None
+    library = load_library(folder / LIBRARY) if manifest.kernels else None
     entries = {e.name: e for e in library.manifest.kernels} if library else {}
     for node in manifest.nodes:
-        _check_node(node, entries.get(node.kernel), manifest)
-    return Model(folder, manifest, library, {name: weights[name] for name in manifest.constants})
+        if node.kernel:
+            _check_node(node, entries.get(node.kernel), manifest)
+    parts = {name: _opened(folder, name, entry) for name, entry in manifest.parts.items()}
+    return Model(folder, manifest, library, {name: weights[name] for name in manifest.constants}, parts)
+
+
+def part_path(folder: Path, name: str, peer: str) -> Path:
+    """The file of a part that a peer runs."""
+    return folder / PARTS / f"{name}.{ENDINGS[peer]}"
+
+
+def _opened(folder: Path, name: str, entry: PartEntry) -> Opened:
+    """A part that a peer runs, ready to run."""
+    path = part_path(folder, name, str(entry.peer))
+    try:
+        content = read_bounded(path, MAX_PART_BYTES, folder)
+    except OSError as error:
+        raise LibraryError("PD-L004", f"cannot read {path}: {error.strerror}") from None
+    if sha256(content).hexdigest() != entry.sha256:
+        raise LibraryError("PD-L004", f"{path} is not the file that the manifest describes")
+    nodes = ", ".join(entry.nodes[:3]) + (" and others" if len(entry.nodes) > 3 else "")
+    try:
+        return open_part(str(entry.peer), content, f"the model in {folder}, for {nodes[:200]},")
+    except Refused as refused:
+        raise PeerError("PD-O042", f"{path}: {refused.what}", hint="build the model again here") from None
 
 
 def _check_files(folder: Path, manifest: ModelManifest) -> None:
@@ -71,7 +102,7 @@ def _check_files(folder: Path, manifest: ModelManifest) -> None:
             while block := file.read(1 << 22):
                 digest.update(block)
         right = digest.hexdigest() == manifest.weights_sha256
-        if manifest.nodes:
+        if manifest.kernels:
             content = read_bounded(folder / LIBRARY / LIBRARY_FILE, MAX_FILE_BYTES, folder)
             right = right and sha256(content).hexdigest() == manifest.library_sha256
     except OSError as error:
@@ -98,19 +129,29 @@ class Model:
     """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it."""
 
     def __init__(
-        self, directory: Path, manifest: ModelManifest, library: Library | None, weights: Mapping[str, Array]
+        self,
+        directory: Path,
+        manifest: ModelManifest,
+        library: Library | None,
+        weights: Mapping[str, Array],
+        parts: Mapping[str, Opened] | None = None,
     ) -> None:
         self.directory, self.manifest, self._weights = directory, manifest, weights
+        self._library, self.parts = library, dict(parts or {})
         self._types = {
             name: (manifest.values[name].shape, numpy_dtype(str(manifest.values[name].dtype)))
             for name in (*manifest.inputs, *manifest.outputs)
         }
-        self._calls: tuple[tuple[NodeEntry, Callable[..., Any]], ...] = ()
+        self._calls: tuple[tuple[NodeEntry, _Call], ...] = ()
         self._function: _Function | None = None
-        if library is not None and manifest.symbol:
+        if library is not None and manifest.symbol and not manifest.parts:
             self._function = _Function(manifest, library, weights)
-        elif library is not None:
-            self._calls = tuple((node, library[node.kernel]) for node in manifest.nodes)
+        else:
+            self._calls = tuple((node, _call(node, library, self.parts)) for node in manifest.nodes)
+
+    def with_parts(self, parts: Mapping[str, Opened]) -> Model:
+        """The same model, whose parts of peers are run by others."""
+        return Model(self.directory, self.manifest, self._library, self._weights, parts)
 
     @property
     def inputs(self) -> dict[str, ValueEntry]:
@@ -148,12 +189,13 @@ class Model:
         return [self._cut(name, found) for name in self.manifest.results]
 
     def _by_kernels(self, arrays: dict[str, Array], threads: int | None) -> list[Array]:
-        """The outputs, by one call for each kernel: for libraries that have no function of the model."""
+        """The outputs, by one call for each kernel and each part of a peer: for libraries that have no
+        function of the model, and for models with such parts."""
         arrays.update(self._weights)
         block = aligned_empty((self.manifest.block_bytes,), np.uint8)
-        for node, kernel in self._calls:
-            made = tuple(self._place(name, arrays, block) for name in node.outputs)
-            kernel(*(self._bound(name, arrays) for name in node.inputs), out=made, threads=threads)
+        for node, call in self._calls:
+            made = [self._place(name, arrays, block) for name in node.outputs]
+            call([self._bound(name, arrays) for name in node.inputs], made, threads)
         for k, check in enumerate(self.manifest.checks):
             if self._bound(check.value, arrays).any():
                 raise forbidden(self.manifest, k)
@@ -211,6 +253,16 @@ class Model:
 
     def __repr__(self) -> str:
         return f"<model {self.manifest.name} for {self.manifest.target}: {len(self.manifest.nodes)} kernels>"
+
+
+def _call(node: NodeEntry, library: Library | None, parts: Mapping[str, Opened]) -> _Call:
+    """The function that makes one call of a model."""
+    if node.part:
+        part = parts[node.part]
+        return lambda inputs, outputs, threads: part(inputs, outputs, thread_count(threads))
+    assert library is not None, "a model with kernels has a library"
+    kernel = library[node.kernel]
+    return lambda inputs, outputs, threads: kernel(*inputs, out=tuple(outputs), threads=threads)
 
 
 class _Function:

@@ -10,24 +10,27 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 
 import numpy as np
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import DojoError, VerificationError
+from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.folding import Fold, folded
-from perfdojo_sdk.graph.graph import Array, Graph, Value
+from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node, Value
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
+from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
-from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
+from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.arrays import ArgumentValueError
+from perfdojo_sdk.library.arrays import ArgumentValueError, aligned_empty
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
@@ -46,12 +49,14 @@ from perfdojo_sdk.models.manifest import (
     FoldEntry,
     ModelManifest,
     NodeEntry,
+    PartEntry,
     ValueEntry,
     as_json,
 )
-from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.panels import with_panels
+from perfdojo_sdk.models.peers import Opened, PeerError, open_part
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
@@ -154,7 +159,8 @@ def optimise(
     result = None
     kernels = kernels_of(graph)
     if kernels:
-        unit = model_unit(graph, memory, weight_places(graph), {k.program.text: k.symbol for k in kernels})
+        symbols = {k.program.text: k.symbol for k in kernels}
+        unit = None if graph.foreign else model_unit(graph, memory, weight_places(graph), symbols)
         result = build_library(
             plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
         )
@@ -164,15 +170,18 @@ def optimise(
             what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
             raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
     built = perf_counter()
+    threads = (settings or Settings()).threads
     if symbol := _symbol(graph, result):
-        threads = (settings or Settings()).threads
         needed = load_library(directory / LIBRARY).function(
             symbol, len(graph.inputs) + len(graph.outputs) + 1
         )
         peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
         refuse_beyond(peak, max_memory)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, memory, plan, folds, result, directory)
+    timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
+    for part in graph.foreign:
+        write_whole(part_path(directory, part.name, part.peer), part.content, directory)
+    manifest = _manifest(target, graph, memory, plan, folds, result, directory, timed)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
     checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
@@ -245,6 +254,7 @@ def _manifest(
     folds: Sequence[Fold],
     result: BuildResult | None,
     directory: Path,
+    timed: Mapping[str, float],
 ) -> ModelManifest:
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
@@ -255,9 +265,13 @@ def _manifest(
         values={n: ValueEntry(shape=v.shape, dtype=v.dtype) for n, v in graph.values.items()},
         nodes=tuple(
             NodeEntry(
-                kernel=kernel_name(n.program), inputs=n.inputs, outputs=n.outputs, origin=n.origin[:1024]
+                kernel=kernel_name(call.program) if isinstance(call, Node) else "",
+                part="" if isinstance(call, Node) else call.name,
+                inputs=call.inputs,
+                outputs=call.outputs,
+                origin=call.origin[:1024],
             )
-            for n in graph.nodes
+            for call in calls(graph)
         ),
         views=dict(graph.views),
         constants=tuple(graph.constants),
@@ -265,11 +279,24 @@ def _manifest(
         cuts=tuple(CutEntry(output=c.output, axis=c.axis, count=c.count) for c in graph.cuts),
         edges=tuple(map(edge_entry, plan.edges)),
         folds=tuple(FoldEntry(law=f.law, where=f.where[:1024], what=f.what[:1024]) for f in folds),
+        parts={part.name: _part_entry(graph, part, timed[part.name]) for part in graph.foreign},
         symbol=_symbol(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
+    )
+
+
+def _part_entry(graph: Graph, part: Foreign, median_s: float) -> PartEntry:
+    return PartEntry(
+        peer=part.peer,
+        sha256=sha256(part.content).hexdigest(),
+        nodes=tuple(name[:1024] for name in part.nodes),
+        why=part.why[:4096],
+        crossing_bytes=graph.crossing(part),
+        median_s=median_s,
+        kernels_s=part.ours_s or None,
     )
 
 
@@ -297,12 +324,70 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
     return found
 
 
+#: Time for the timed calls of a part that a peer runs, and the most of them.
+PART_BUDGET_S, PART_REPEATS = 0.5, 50
+
+
+def timed_part(graph: Graph, part: Foreign, threads: int) -> float:
+    """Median seconds of a part in its peer on random inputs, with so many threads."""
+    opened = open_part(part.peer, part.content, "the model")
+    inputs = _operands(graph, part)
+    values = [graph.values[name] for name in part.outputs]
+    outputs = [aligned_empty(value.shape, numpy_dtype(value.dtype)) for value in values]
+    try:
+        opened(inputs, outputs, threads)
+    except PeerError:  # some values are not allowed; zero is in most places
+        inputs = [np.zeros_like(array) for array in inputs]
+        opened(inputs, outputs, threads)
+    found: list[float] = []
+    while len(found) < 3 or (len(found) < PART_REPEATS and sum(found) < PART_BUDGET_S):
+        begin = perf_counter()
+        opened(inputs, outputs, threads)
+        found.append(perf_counter() - begin)
+    return median(found)
+
+
+def _operands(graph: Graph, part: Foreign) -> list[Array]:
+    """Random inputs of a part, and the constants among them."""
+    given = drawn([graph.values[name] for name in part.inputs], 0)
+    return [
+        graph.constants[graph.home(name)].reshape(graph.values[name].shape)
+        if graph.home(name) in graph.constants
+        else given[name]
+        for name in part.inputs
+    ]
+
+
+class _Recorded(Opened):
+    """A part that keeps what it was given last, and what it gave: random numbers are others each time."""
+
+    def __init__(self, part: Opened) -> None:
+        self.part = part
+        self.inputs: list[Array] = []
+        self.outputs: list[Array] = []
+
+    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> None:
+        self.part(inputs, outputs, threads)
+        self.inputs, self.outputs = [a.copy() for a in inputs], [a.copy() for a in outputs]
+
+    def replayed(self, inputs: Sequence[Array], exact: bool) -> list[Array]:
+        """The outputs, if the inputs are those that were recorded."""
+        _compare("its kernels, at what goes to a peer,", self.inputs, inputs, exact)
+        return self.outputs
+
+
 def _checked(
     graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
 ) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
     that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
     models that are too large for the interpreter."""
+    recorded = {name: _Recorded(part) for name, part in model.parts.items()}
+    model = model.with_parts(recorded)
+
+    def replayed(exact: bool) -> RunPart:
+        return lambda part, inputs: recorded[part.name].replayed(inputs, exact)
+
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -311,18 +396,21 @@ def _checked(
         inputs, found = whole, model.run(whole)
     checks = []
     if graph.nodes:
-        alone = run_graph(graph, inputs, _by_library(load_library(model.directory / LIBRARY)))
+        by_library = _by_library(load_library(model.directory / LIBRARY))
+        alone = run_graph(graph, inputs, by_library, replayed(exact=True))
         _compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
-        _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
+        _compare(
+            "the interpreter", found, run_graph(given, inputs, interpreted, replayed(False)), exact=False
+        )
         checks.append("agrees with the interpreter on the model as it was given")
     elif plain is not None and instances <= MOST_COMPILED:
         try:
             execute = plain()
             execute.prepare(given.programs)
-            expected = run_graph(given, inputs, execute)
+            expected = run_graph(given, inputs, execute, replayed(exact=False))
         except Refused as refused:
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:

@@ -32,6 +32,13 @@ class Absent:
     """An optional without a value."""
 
 
+class Unknown:
+    """The result of a node that is not supported, or whose type only a peer knows."""
+
+
+#: What a peer computes and keeps: its type, or its shape, is not known before it runs.
+INNER = Unknown()
+
 Edge: TypeAlias = "Value | Items | Absent"
 Form: TypeAlias = "str | tuple[str, ...] | None"
 """An output: the array that it is, the arrays of a sequence, or None for an optional without a value."""

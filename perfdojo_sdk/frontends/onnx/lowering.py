@@ -20,10 +20,12 @@ from onnx import defs, helper
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.frontends.onnx import control
 from perfdojo_sdk.frontends.onnx.edges import (
+    INNER,
     Absent,
     Edge,
     Form,
     Items,
+    Unknown,
     is_edge,
     item_name,
     merged,
@@ -33,6 +35,7 @@ from perfdojo_sdk.frontends.onnx.edges import (
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
 from perfdojo_sdk.frontends.onnx.operators.lengths import passed
+from perfdojo_sdk.frontends.onnx.parts import Parts
 from perfdojo_sdk.frontends.onnx.reading import (
     MAX_DEPTH,
     MAX_EXPANDED,
@@ -104,12 +107,8 @@ class Lowered:
         return regrouped(dict(zip(names, found, strict=True)), self.forms)
 
 
-class _Refuse:
-    """The result of a node that is not supported."""
-
-
-_REFUSED = _Refuse()
-_Edges = dict[str, "Edge | _Refuse | None"]
+_REFUSED = Unknown()
+_Edges = dict[str, "Edge | Unknown | None"]
 
 
 def lower(
@@ -118,17 +117,22 @@ def lower(
     known: Mapping[str, Array] | None = None,
     folder: Path | None = None,
     lengths: Mapping[str, int | None] | None = None,
+    peer: str = "",
+    elsewhere: Mapping[str, str] | None = None,
 ) -> Lowered:
     """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
     which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
     data; ``lengths``: of inputs that are sequences, whose arrays are inputs ``name[k]``, None for an optional
-    without a value; by default, ``shapes`` tell.
+    without a value; by default, ``shapes`` tell. ``peer``: runs nodes that are not supported, and those of
+    ``elsewhere`` (node -> reason), as :attr:`Graph.foreign`.
 
     :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
     whose values are not known.
     """
     model, found = read_model(source)
-    return _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}).run()
+    parts = Parts(model, peer) if peer else None
+    walk = _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}, parts, elsewhere or {})
+    return walk.run()
 
 
 class _Lowering:
@@ -141,9 +145,11 @@ class _Lowering:
         shapes: Mapping[str, Shape],
         known: Mapping[str, Array],
         lengths: Mapping[str, int | None],
+        parts: Parts | None,
+        elsewhere: Mapping[str, str],
     ) -> None:
         self.model, self.folder, self.shapes, self.known = model, folder, shapes, known
-        self.lengths = lengths
+        self.lengths, self.parts, self.elsewhere = lengths, parts, elsewhere
         self.builder = Builder(model.graph.name or "model")
         self.refusals: list[Refusal] = []
         self.functions = {(f.domain, f.name): f for f in model.functions}
@@ -160,8 +166,14 @@ class _Lowering:
         outputs: dict[str, Edge] = {}
         for output in graph.output:
             found = edges.get(output.name)
-            if found is not None and not isinstance(found, _Refuse):
+            if found is INNER:
+                why = Refused(Reason.LENGTH, "only the peer knows its type and shape")
+                self.refuse(f"output {shown(output.name)}", "output", why)
+            elif found is not None and not isinstance(found, Unknown):
                 outputs[output.name] = found
+        if self.parts is not None and not self.refusals:
+            for node, operator, refused in self.parts.close(self.builder, edges):
+                self.refuse(node, operator, refused)
         if self.refusals:
             return Lowered(None, tuple(self.refusals), self.operators)
         missing = [o.name for o in graph.output if o.name not in outputs]
@@ -187,6 +199,9 @@ class _Lowering:
             try:
                 edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
             except Refused as refused:
+                if self.parts is not None:
+                    edges[tensor.name] = self.parts.constant(tensor)
+                    continue
                 self.refuse(f"initializer {shown(tensor.name)}", "initializer", refused)
                 edges[tensor.name] = _REFUSED
         return edges
@@ -261,13 +276,17 @@ class _Lowering:
                 if self.expanded_nodes > MAX_EXPANDED:
                     what = f"loops and functions of more than {MAX_EXPANDED} nodes together"
                     raise Refused(Reason.SIZE, what)
+            checks = self.builder.number_of_checks
             try:
+                if outermost and self.node in self.elsewhere:
+                    raise Refused(Reason.TARGET, self.elsewhere[self.node])
                 results = self.results(node, edges, opsets, uses, attributes)
+                if outermost and self.parts is not None:
+                    self.parts.ours(node)
             except Refused as refused:
                 if not outermost:
                     raise
-                self.refuse(self.node, self.operator, refused)
-                results = [_REFUSED] * len(node.output)
+                results = self.without_kernels(node, edges, refused, checks)
             except Malformed as malformed:
                 if not outermost:
                     raise
@@ -277,11 +296,24 @@ class _Lowering:
                 if not outermost:
                     raise
                 why = Refused(Reason.CHOICE, f"its program is refused: {error.what}")
-                self.refuse(self.node, self.operator, why)
-                results = [_REFUSED] * len(node.output)
+                results = self.without_kernels(node, edges, why, checks)
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     edges[name] = value
+
+    def without_kernels(
+        self, node: Any, edges: _Edges, refused: Refused, checks: int
+    ) -> list[Edge | Unknown | None]:
+        """The results of a node that is not supported: what a peer computes, or nothing. ``checks``: the
+        number that the graph had before it."""
+        self.builder.drop_checks(checks)
+        if self.parts is not None:
+            try:
+                return self.parts.take(self.builder, node, self.node, edges, refused)
+            except Refused as no_part:
+                refused = no_part
+        self.refuse(self.node, self.operator, refused)
+        return [_REFUSED] * len(node.output)
 
     def results(
         self,
@@ -290,15 +322,15 @@ class _Lowering:
         opsets: Mapping[str, int],
         uses: Mapping[str, int],
         attributes: Mapping[str, Any] | None,
-    ) -> Sequence[Edge | _Refuse | None]:
+    ) -> Sequence[Edge | Unknown | None]:
         """The values of a node's outputs."""
         found = [self.edge(edges, name, node) for name in node.input]
         given = _attributes(node, attributes or {})
         rule, version = self.rule(node, opsets)
         controls = version and node.op_type in CONTROLS
-        operands = [value for value in found if not isinstance(value, _Refuse)]
+        operands = [value for value in found if not isinstance(value, Unknown)]
         if len(operands) < len(found):
-            if self.depth:
+            if self.depth or INNER in found:
                 raise Refused(Reason.OPERATOR, f"{node.op_type} needs an operand that is not supported")
             return [_REFUSED] * len(node.output)
         if controls and node.op_type == "If":
@@ -334,7 +366,7 @@ class _Lowering:
         return [self.builder.counted(v, *length) if isinstance(v, Value) else v for v in edges]
 
     @staticmethod
-    def edge(edges: _Edges, name: str, node: Any) -> Edge | _Refuse | None:
+    def edge(edges: _Edges, name: str, node: Any) -> Edge | Unknown | None:
         if name not in edges:
             raise Malformed(f"{shown(node.op_type)} reads {shown(name)}, which is not defined")
         return edges[name]
@@ -374,7 +406,7 @@ class _Lowering:
 
     def expanded(
         self, node: Any, operands: Sequence[Edge | None], given: Mapping[str, Any], opsets: Mapping[str, int]
-    ) -> Sequence[Edge | _Refuse | None]:
+    ) -> Sequence[Edge | Unknown | None]:
         """The results of a function, by the nodes of its body."""
         if self.depth >= MAX_DEPTH:
             raise Malformed("functions are called more than 64 deep", "one of them may call itself")
@@ -408,7 +440,7 @@ class _Lowering:
             inner: _Edges = dict(edges)
             inner.update({i.name: value for i, value in zip(graph.input, values, strict=True)})
             found = self.inside(graph, inner, opsets, around)
-            results = [e for e in found if e is not None and not isinstance(e, _Refuse)]
+            results = [e for e in found if e is not None and not isinstance(e, Unknown)]
             if len(results) < len(found):
                 raise Malformed("an output of a body is not computed")
             return results
@@ -417,7 +449,7 @@ class _Lowering:
 
     def inside(
         self, graph: Any, edges: _Edges, opsets: Mapping[str, int], around: Mapping[str, Any] | None
-    ) -> list[Edge | _Refuse | None]:
+    ) -> list[Edge | Unknown | None]:
         """The outputs of a subgraph whose inputs are among ``edges``."""
         if self.depth >= MAX_DEPTH:
             raise Malformed("subgraphs and functions stand more than 64 deep")
@@ -437,7 +469,7 @@ class _Lowering:
         edges: _Edges,
         opsets: Mapping[str, int],
         around: Mapping[str, Any] | None,
-    ) -> Sequence[Edge | _Refuse | None]:
+    ) -> Sequence[Edge | Unknown | None]:
         """The results of the branch that a known condition takes."""
         condition = operands[0] if operands else None
         if not isinstance(condition, Value) or condition.elements != 1 or condition.dtype != "bool":
@@ -469,7 +501,7 @@ class _Lowering:
             b.change_checks(before, partial(control.only_if, b, condition, sign))
         results = []
         for one, other in zip(*found, strict=False):
-            if isinstance(one, _Refuse) or isinstance(other, _Refuse) or one is None or other is None:
+            if isinstance(one, Unknown) or isinstance(other, Unknown) or one is None or other is None:
                 raise Malformed("an output of a branch is not computed")
             both = merged(one, other, partial(where, b, b.view(condition, ())))
             if both is None:
