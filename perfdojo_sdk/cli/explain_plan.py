@@ -80,9 +80,10 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
 
     if Path(source).is_dir():
         return [Edge(**entry.model_dump()) for entry in read_model_manifest(Path(source)).edges]
-    graph, refused, _ = lowered(source, inputs_of(given))
+    read = lowered(source, inputs_of(given))
+    graph = read.graph
     if graph is None:
-        raise unsupported(Path(source).name, list(refused))
+        raise unsupported(Path(source).name, list(read.refused))
     plugins = load_plugins(targets=[target] if target else None)
     found = choose_target(plugins, target)
     return list(plan_for(plugins, found, without_duplicates(graph)).edges)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
@@ -14,6 +14,8 @@ from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
+    from perfdojo_sdk.models.policy import Policy
+    from perfdojo_sdk.models.racing import Offers
 
 _INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[0-9, ]*)\])")
 
@@ -26,15 +28,29 @@ Row = tuple[str, str, str, str]
 """Node, operator, what, and why."""
 
 
+class Read(NamedTuple):
+    """A model that was read."""
+
+    graph: Graph | None
+    refused: Sequence[Row]
+    """The parts that are not supported."""
+    operators: Mapping[str, int]
+    offers: Offers | None = None
+    """The model in its own format, if races were asked for."""
+
+
 def lowered(
-    model: str, inputs: Inputs, peer: str = "", elsewhere: Mapping[str, str] | None = None
-) -> tuple[Graph | None, Sequence[Row], Any]:
+    model: str, inputs: Inputs, policy: Policy | None = None, elsewhere: Mapping[str, str] | None = None
+) -> Read:
     """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it.
 
-    ``peer``: runs what is not supported, and the nodes of ``elsewhere``, for these reasons."""
+    ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons."""
     module = MODULE.fullmatch(model)
-    if module is not None and peer:
-        what = f"--fallback {peer} is for models of ONNX, and {model} is a PyTorch module"
+    peer = policy.fallback if policy is not None else ""
+    races = policy is not None and bool(policy.prefer_faster)
+    if module is not None and (peer or races):
+        option = "--fallback" if peer else "--prefer-faster"
+        what = f"{option} is for models of ONNX, and {model} is a PyTorch module"
         hint = 'torch.compile(net, backend="perfdojo") runs there what has no kernel'
         raise UnavailableError("PD-O043", what, hint=hint)
     try:
@@ -49,18 +65,18 @@ def lowered(
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
     shapes = {name: shape for name, (_, shape) in inputs.items()}
-    found = lower(Path(model), shapes, peer=peer, elsewhere=elsewhere)
+    found = lower(Path(model), shapes, peer=peer, elsewhere=elsewhere, races=races)
     rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-    return found.graph, rows, found.operators
+    return Read(found.graph, rows, found.operators, found.sources)
 
 
-def _of_torch(path: Path, name: str, inputs: Inputs) -> tuple[Graph | None, Sequence[Row], Any]:
+def _of_torch(path: Path, name: str, inputs: Inputs) -> Read:
     from perfdojo_sdk.frontends.torch.packaging import exported_file
 
     given = {n: (dtype or "f32", shape) for n, (dtype, shape) in inputs.items()}
     made = exported_file(path, name, given)
     rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
-    return made.graph, rows, made.operators
+    return Read(made.graph, rows, made.operators)
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:

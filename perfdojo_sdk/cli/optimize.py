@@ -61,6 +61,14 @@ def command(
             help="Run what is not supported in torch or onnxruntime, which the package needs then.",
         ),
     ] = None,
+    prefer_faster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PEER",
+            help="Race kernels against torch or onnxruntime, which runs what it computes faster; the package"
+            " needs it then.",
+        ),
+    ] = None,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -78,11 +86,12 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    policy = Policy(fallback=fallback or "")
-    if policy.fallback:
-        require_peer(policy.fallback, "--fallback")
+    policy = Policy(fallback or "", prefer_faster or "")
+    for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
+        if peer:
+            require_peer(peer, option)
     inputs = inputs_of(given or [])
-    graph, refused, operators = lowered(model, inputs, policy.fallback)
+    graph, refused, operators, offers = lowered(model, inputs, policy)
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
@@ -90,7 +99,7 @@ def command(
     left = refused_by(plugins, found, graph) if graph is not None else []
     if left and policy.fallback:
         elsewhere = {node: r.what for node, r in left}
-        graph, refused, operators = lowered(model, inputs, policy.fallback, elsewhere)
+        graph, refused, operators, offers = lowered(model, inputs, policy, elsewhere)
         left = refused_by(plugins, found, graph) if graph is not None else []
     rows = [*refused, *((node, "", r.what, r.reason.value) for node, r in left)]
     if listed:
@@ -109,7 +118,7 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
+    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most, policy, offers)
     emit(_text(result), _data(result), as_json)
 
 
@@ -158,20 +167,21 @@ def _text(result: ModelResult) -> str:
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     for part in result.manifest.parts.values():
-        name, each = f"{part.peer}: {', '.join(part.nodes)}", seconds(part.median_s)
-        rows.append((name, 1, each, each))
+        time = seconds(part.median_s)
+        rows.append((f"{part.peer}: {', '.join(part.nodes)}", 1, time, time))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
     if parts := result.manifest.parts.values():
-        crossing, time = sum(p.crossing_bytes for p in parts), sum(p.median_s for p in parts)
+        crossing, spent = sum(p.crossing_bytes for p in parts), sum(p.median_s for p in parts)
         peers = " and ".join(sorted({str(p.peer) for p in parts}))
         lines.append(
             f"{number_of(sum(len(p.nodes) for p in parts), 'nodes')} run in {peers}, which the package needs:"
-            f" {crossing:,} bytes cross in a call, {seconds(time)} of its time are there"
+            f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
+    lines += _races(result)
     mib, peak = 2**20, result.peak
-    parts = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
-    parts += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
-    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({parts})")
+    memory = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
+    memory += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
+    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({memory})")
     lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
     folds = len(result.manifest.folds)
     lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
@@ -181,6 +191,27 @@ def _text(result: ModelResult) -> str:
     return "\n".join(lines)
 
 
+def _races(result: ModelResult) -> list[str]:
+    """The races against a peer, for a person."""
+    races = result.manifest.races
+    if not races:
+        return []
+    rows = [
+        (
+            race.nodes,
+            race.calls,
+            seconds(race.kernels_s),
+            "" if race.peer_s is None else seconds(race.peer_s),
+            race.peer or "ours",
+            "" if race.peer_s is not None and race.why.endswith("threads") else race.why,
+        )
+        for race in races
+    ]
+    columns = ("nodes", "calls", "ours", "peer", "runs in", "why")
+    lines = [table(columns, rows, "races, measured on this machine; equal kernels raced once")]
+    return [*lines, *([result.manifest.verdict] if result.manifest.verdict else [])]
+
+
 def _data(result: ModelResult) -> dict[str, Any]:
     manifest = result.manifest
     return {
@@ -188,6 +219,8 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "target": manifest.target,
         "kernels": len(set(manifest.kernels)),
         "calls": len(manifest.nodes),
+        "races": [race.model_dump(mode="json") for race in manifest.races],
+        "verdict": manifest.verdict,
         "elsewhere": {name: part.model_dump(mode="json") for name, part in manifest.parts.items()},
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,

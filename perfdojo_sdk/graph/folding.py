@@ -118,7 +118,7 @@ def _next_fold(graph: Graph) -> tuple[Graph, Fold] | None:
     makers = {name: node for node in graph.nodes for name in node.outputs}
     readers: dict[str, int] = {}
     needed = [value.name for value in graph.outputs] + [check.value for check in graph.checks]
-    for name in needed + [name for call in (*graph.nodes, *graph.foreign) for name in call.inputs]:
+    for name in needed + [name for call in graph.calls for name in call.inputs]:
         readers[graph.home(name)] = readers.get(graph.home(name), 0) + 1
     for node in graph.nodes:
         for name in node.inputs:

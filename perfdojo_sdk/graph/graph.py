@@ -133,6 +133,11 @@ class Graph:
         return sum(self.values[name].bytes for name in moved)
 
     @property
+    def calls(self) -> tuple[Node | Foreign, ...]:
+        """Kernels, then parts of peers; :func:`perfdojo_sdk.graph.order.calls` puts them in order."""
+        return (*self.nodes, *self.foreign)
+
+    @property
     def results(self) -> tuple[Value, ...]:
         """The outputs that callers see."""
         return self.outputs[: len(self.outputs) - len({cut.count for cut in self.cuts})]

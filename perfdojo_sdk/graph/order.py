@@ -12,7 +12,7 @@ C = TypeVar("C", bound="Node | Foreign")
 
 def calls(graph: Graph) -> list[Node | Foreign]:
     """Kernels and parts that peers run, in an order in which they can be called."""
-    return in_order(graph, [*graph.nodes, *graph.foreign]) if graph.foreign else list(graph.nodes)
+    return in_order(graph, graph.calls) if graph.foreign else list(graph.nodes)
 
 
 def in_order(graph: Graph, nodes: Sequence[C]) -> list[C]:

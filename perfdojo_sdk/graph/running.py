@@ -81,7 +81,7 @@ def _uses(graph: Graph) -> dict[str, int]:
     """Value -> the number of calls that still read it; outputs of the graph have one more."""
     left: dict[str, int] = {}
     last = [v.name for v in graph.outputs] + [check.value for check in graph.checks]
-    for name in [n for call in (*graph.nodes, *graph.foreign) for n in call.inputs] + last:
+    for name in [n for call in graph.calls for n in call.inputs] + last:
         left[graph.home(name)] = left.get(graph.home(name), 0) + 1
     return left
 

@@ -87,14 +87,12 @@ class _Planner:
         """Node -> the number of its group, which is that of its first node."""
         self.members = {k: frozenset([k]) for k in self.group}
         self.roles = [role_of(node.program, target) for node in graph.nodes]
-        self.calls = (*graph.nodes, *graph.foreign)
-        """Parts of peers join no kernel, and paths may lead through them."""
         self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
         self.verdicts: dict[str, str] = {}
         """Text of a joined program -> why it is no good kernel: equal layers are judged once."""
         self.readers: dict[str, list[int]] = {}
         """Value -> the nodes that read it."""
-        for k, call in enumerate(self.calls):
+        for k, call in enumerate(graph.calls):  # paths may lead through parts of peers, which join no kernel
             for home in map(graph.home, call.inputs):
                 self.readers.setdefault(home, []).append(k)
 
@@ -193,7 +191,7 @@ class _Planner:
 
     def _readers(self, group: int) -> set[int]:
         """The groups that read what a group writes."""
-        outputs = [name for k in self.members[group] for name in self.calls[k].outputs]
+        outputs = [name for k in self.members[group] for name in self.graph.calls[k].outputs]
         return {self.group[k] for name in outputs for k in self.readers.get(name, ())} - {group}
 
 

@@ -68,6 +68,21 @@ class PartEntry(Strict):
     """Measured time of the kernels that it replaces; None where there are none."""
 
 
+class RaceEntry(Strict):
+    """A race of kernels against a peer when the model was built; equal kernels raced once."""
+
+    kernels: tuple[Identifier, ...] = Field(min_length=1)
+    nodes: str = Field(max_length=4096)
+    """Nodes of the original model."""
+    calls: int = Field(ge=1)
+    kernels_s: float = Field(ge=0)
+    peer_s: float | None = Field(None, ge=0)
+    """None if the peer did not race."""
+    peer: Literal[("", *PEERS)] = ""  # type: ignore[valid-type]
+    """The peer that runs them; empty if the kernels do."""
+    why: str = Field(max_length=4096)
+
+
 class CheckEntry(Strict):
     """A number that must be 0 after a call; else an input breaks a rule of the standard."""
 
@@ -130,6 +145,9 @@ class ModelManifest(Strict):
     edges: tuple[EdgeEntry, ...] = ()
     folds: tuple[FoldEntry, ...] = ()
     parts: dict[Identifier, PartEntry] = {}
+    races: tuple[RaceEntry, ...] = ()
+    verdict: str = Field("", max_length=1024)
+    """The time of the whole model with and without the parts that a peer won."""
     symbol: Identifier | Literal[""] = ""
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256

@@ -45,7 +45,6 @@ from perfdojo_sdk.models.manifest import (
 from perfdojo_sdk.models.peers import ENDINGS, MAX_PART_BYTES, Opened, PeerError, open_part
 from perfdojo_sdk.models.tensors import places, read_tensors
 
-
 _Call: TypeAlias = Callable[[Sequence[Array], Sequence[Array], "int | None"], object]
 """Reads the first arrays and writes the second, with so many threads."""
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from statistics import median
 from time import perf_counter
 
 import numpy as np
@@ -20,9 +19,8 @@ from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.game import write_atomically
-from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.folding import Fold, folded
-from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node, Value
+from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.passes import without_duplicates
@@ -30,7 +28,7 @@ from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.arrays import ArgumentValueError, aligned_empty
+from perfdojo_sdk.library.arrays import ArgumentValueError
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
@@ -50,13 +48,25 @@ from perfdojo_sdk.models.manifest import (
     ModelManifest,
     NodeEntry,
     PartEntry,
+    RaceEntry,
     ValueEntry,
     as_json,
 )
 from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.panels import with_panels
-from perfdojo_sdk.models.peers import Opened, PeerError, open_part
+from perfdojo_sdk.models.peers import Opened
+from perfdojo_sdk.models.policy import Policy
+from perfdojo_sdk.models.racing import (
+    Offers,
+    Race,
+    close,
+    drawn,
+    raced,
+    timed_models,
+    timed_part,
+    with_offers,
+)
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
@@ -131,13 +141,16 @@ def optimise(
     fuse: bool = True,
     freeze: bool = False,
     max_memory: int | None = None,
+    policy: Policy = Policy(),
+    offers: Offers | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
     with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
     weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
-    may need; a model that needs more is refused, before anything is built if that is known by then.
+    may need; a model that needs more is refused, before anything is built if that is known by then. ``offers``:
+    the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it computes faster.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -178,19 +191,67 @@ def optimise(
         peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
         refuse_beyond(peak, max_memory)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
+
+    def packaged(graph: Graph, races: Sequence[Race] = (), verdict: str = "") -> Model:
+        return _packaged(target, graph, plan, folds, result, directory, threads, races, verdict)
+
+    model = packaged(graph)
+    if policy.prefer_faster and offers is not None and result is not None:
+        graph, model = _raced(graph, model, offers, policy, threads, packaged)
+    written = perf_counter()
+    checks = _checked(graph, given, model, lambda: CompiledKernels.of(plugins, target.name))
+    seconds = {
+        "kernels": built - begin,
+        "package": written - built,
+        "checks": perf_counter() - written,
+    }
+    return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
+
+
+def _packaged(
+    target: Target,
+    graph: Graph,
+    plan: FusionPlan,
+    folds: Sequence[Fold],
+    result: BuildResult | None,
+    directory: Path,
+    threads: int,
+    races: Sequence[Race],
+    verdict: str,
+) -> Model:
+    """The model, written and loaded again; weights are there."""
     timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
     for part in graph.foreign:
         write_whole(part_path(directory, part.name, part.peer), part.content, directory)
-    manifest = _manifest(target, graph, memory, plan, folds, result, directory, timed)
+    manifest = _manifest(target, graph, plan, folds, result, directory, timed)
+    manifest = manifest.model_copy(update={"races": tuple(map(_race_entry, races)), "verdict": verdict})
     write_atomically(directory / FILE, as_json(manifest), directory)
-    packaged = perf_counter()
-    checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
-    seconds = {
-        "kernels": built - begin,
-        "package": packaged - built,
-        "checks": perf_counter() - packaged,
-    }
-    return ModelResult(directory, manifest, result, memory, checks, peak, seconds)
+    return load_model(directory)
+
+
+def _raced(
+    graph: Graph,
+    model: Model,
+    offers: Offers,
+    policy: Policy,
+    threads: int,
+    packaged: Callable[[Graph, Sequence[Race], str], Model],
+) -> tuple[Graph, Model]:
+    """The graph with the parts that a peer computes faster, if the whole model is faster with them."""
+    races, won = raced(graph, load_library(model.directory / LIBRARY), offers, policy, threads)
+    if not won:
+        return graph, packaged(graph, races, "")
+    mixed = with_offers(graph, won)
+    other = packaged(mixed, races, "")
+    ours_s, mixed_s = timed_models([model, other], graph.inputs, threads)
+    verdict = f"a call takes {mixed_s * 1e6:.1f} us with the parts that {policy.prefer_faster} won, and"
+    verdict += f" {ours_s * 1e6:.1f} us without them, measured here with {threads} threads"
+    if policy.peer_for(ours_s, mixed_s):
+        return mixed, packaged(mixed, races, verdict)
+    lost = [
+        replace(r, peer="", why=f"{r.why}; the whole model is not faster") if r.peer else r for r in races
+    ]
+    return graph, packaged(graph, lost, f"{verdict}: none is used")
 
 
 def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
@@ -249,13 +310,13 @@ def _symbol(graph: Graph, result: BuildResult | None) -> str:
 def _manifest(
     target: Target,
     graph: Graph,
-    memory: MemoryPlan,
     plan: FusionPlan,
     folds: Sequence[Fold],
     result: BuildResult | None,
     directory: Path,
     timed: Mapping[str, float],
 ) -> ModelManifest:
+    memory = plan_memory(graph)
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
         name=graph.name[:1024],
@@ -288,6 +349,18 @@ def _manifest(
     )
 
 
+def _race_entry(race: Race) -> RaceEntry:
+    return RaceEntry(
+        kernels=race.kernels,
+        nodes=race.nodes[:4096],
+        calls=race.calls,
+        kernels_s=race.ours_s,
+        peer_s=race.peer_s,
+        peer=race.peer,
+        why=race.why[:4096],
+    )
+
+
 def _part_entry(graph: Graph, part: Foreign, median_s: float) -> PartEntry:
     return PartEntry(
         peer=part.peer,
@@ -309,53 +382,6 @@ def file_sha256(path: Path) -> str:
 
 
 # -- the whole model -------------------------------------------------------------------------------
-
-
-def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
-    """Random inputs: normal floats, small integers."""
-    draw = np.random.default_rng(seed)
-    found: dict[str, Array] = {}
-    for value in values:
-        kind = numpy_dtype(value.dtype)
-        if kind.kind in "biu":
-            found[value.name] = draw.integers(0, 2 if kind.kind == "b" else 4, value.shape).astype(kind)
-        else:
-            found[value.name] = draw.standard_normal(value.shape).astype(kind)
-    return found
-
-
-#: Time for the timed calls of a part that a peer runs, and the most of them.
-PART_BUDGET_S, PART_REPEATS = 0.5, 50
-
-
-def timed_part(graph: Graph, part: Foreign, threads: int) -> float:
-    """Median seconds of a part in its peer on random inputs, with so many threads."""
-    opened = open_part(part.peer, part.content, "the model")
-    inputs = _operands(graph, part)
-    values = [graph.values[name] for name in part.outputs]
-    outputs = [aligned_empty(value.shape, numpy_dtype(value.dtype)) for value in values]
-    try:
-        opened(inputs, outputs, threads)
-    except PeerError:  # some values are not allowed; zero is in most places
-        inputs = [np.zeros_like(array) for array in inputs]
-        opened(inputs, outputs, threads)
-    found: list[float] = []
-    while len(found) < 3 or (len(found) < PART_REPEATS and sum(found) < PART_BUDGET_S):
-        begin = perf_counter()
-        opened(inputs, outputs, threads)
-        found.append(perf_counter() - begin)
-    return median(found)
-
-
-def _operands(graph: Graph, part: Foreign) -> list[Array]:
-    """Random inputs of a part, and the constants among them."""
-    given = drawn([graph.values[name] for name in part.inputs], 0)
-    return [
-        graph.constants[graph.home(name)].reshape(graph.values[name].shape)
-        if graph.home(name) in graph.constants
-        else given[name]
-        for name in part.inputs
-    ]
 
 
 class _Recorded(Opened):
@@ -431,11 +457,5 @@ def _by_library(library: Library) -> Execute:
 
 def _compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
     for k, (one, other) in enumerate(zip(found, expected, strict=True)):
-        if exact or one.dtype.kind in "biu":
-            same = one.tobytes() == other.tobytes()
-        else:
-            wide, reference = one.astype(np.float64), other.astype(np.float64)
-            scale = float(np.max(np.abs(reference[np.isfinite(reference)]), initial=0.0))
-            same = np.allclose(wide, reference, rtol=1e-3, atol=1e-4 * max(scale, 1e-30), equal_nan=True)
-        if not same:
+        if not (one.tobytes() == other.tobytes() if exact else close(one, other)):
             raise VerificationError("PD-O014", f"output {k} of the model differs from {what}")

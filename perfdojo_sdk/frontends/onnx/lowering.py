@@ -7,7 +7,7 @@ body. What cannot be lowered is collected with its reason, and the walk goes on,
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from itertools import count
 from pathlib import Path
@@ -35,7 +35,7 @@ from perfdojo_sdk.frontends.onnx.edges import (
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
 from perfdojo_sdk.frontends.onnx.operators.lengths import passed
-from perfdojo_sdk.frontends.onnx.parts import Parts
+from perfdojo_sdk.frontends.onnx.parts import Parts, Sources
 from perfdojo_sdk.frontends.onnx.reading import (
     MAX_DEPTH,
     MAX_EXPANDED,
@@ -100,6 +100,8 @@ class Lowered:
     """Operator -> its number of nodes in the model."""
     forms: Mapping[str, Form] = field(default_factory=dict)
     """The model's outputs, and the graph's that each consists of."""
+    sources: Sources | None = None
+    """For races with a peer, if they were asked for."""
 
     def outputs(self, found: Sequence[Array]) -> list[Any]:
         """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
@@ -119,12 +121,13 @@ def lower(
     lengths: Mapping[str, int | None] | None = None,
     peer: str = "",
     elsewhere: Mapping[str, str] | None = None,
+    races: bool = False,
 ) -> Lowered:
     """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
     which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
     data; ``lengths``: of inputs that are sequences, whose arrays are inputs ``name[k]``, None for an optional
     without a value; by default, ``shapes`` tell. ``peer``: runs nodes that are not supported, and those of
-    ``elsewhere`` (node -> reason), as :attr:`Graph.foreign`.
+    ``elsewhere`` (node -> reason), as :attr:`Graph.foreign`. ``races``: keep what races need.
 
     :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
     whose values are not known.
@@ -132,7 +135,14 @@ def lower(
     model, found = read_model(source)
     parts = Parts(model, peer) if peer else None
     walk = _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}, parts, elsewhere or {})
-    return walk.run()
+    found_graph = walk.run()
+    if not races or found_graph.graph is None:
+        return found_graph
+    names: dict[str, list[Any]] = {}
+    for node in model.graph.node:
+        names.setdefault(shown(node.name or (node.output or [""])[0]), []).append(node)
+    sources = Sources(Parts(model, peer), walk.builder, walk.edges, names)
+    return replace(found_graph, sources=sources)
 
 
 class _Lowering:
@@ -156,12 +166,13 @@ class _Lowering:
         self.opsets = {o.domain: o.version for o in model.opset_import}
         self.operators: dict[str, int] = {}
         self.node, self.operator = "", ""
+        self.edges: _Edges = {}
         self.depth = 0
         self.expanded_nodes = 0
 
     def run(self) -> Lowered:
         graph = self.model.graph
-        edges = self.interface(graph)
+        edges = self.edges = self.interface(graph)
         self.body(graph.node, edges, self.opsets, _uses(graph))
         outputs: dict[str, Edge] = {}
         for output in graph.output:

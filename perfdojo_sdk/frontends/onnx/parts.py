@@ -20,9 +20,12 @@ from perfdojo_sdk.frontends.onnx.edges import INNER, Edge, Unknown
 from perfdojo_sdk.frontends.onnx.reading import dtype_name, shown
 from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.builder import Builder
-from perfdojo_sdk.graph.graph import Array, Foreign, Value
+from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Value
+from perfdojo_sdk.graph.graph import Node as Kernel
+from perfdojo_sdk.graph.passes import read_outside
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.models.peers import CROSSING, as_content
+from perfdojo_sdk.models.racing import Offer
 
 Edges = Mapping[str, "Edge | Unknown | None"]
 #: Most elements of a constant that the inference of shapes is told.
@@ -182,6 +185,92 @@ class Parts:
         made.ir_version = self.model.ir_version or made.ir_version
         made.functions.extend(self.model.functions)
         return made, list(inputs.values())
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The nodes of a model beside the values of its graph, of which a peer is offered parts."""
+
+    parts: Parts
+    builder: Builder
+    edges: Edges
+    names: Mapping[str, Sequence[Any]]
+    """Name of a node -> the nodes that have it."""
+
+    def offer(self, graph: Graph, members: frozenset[int], peer: str, name: str) -> Offer:
+        """The part that does what these nodes of the graph do; :class:`Refused` if there is none."""
+        kernels = [graph.nodes[k] for k in sorted(members)]
+        if any(kernel.program.in_out for kernel in kernels):
+            raise Refused(Reason.CHOICE, "a kernel changes an input in place")
+        written = {output for kernel in kernels for output in kernel.outputs}
+        inside = self._nodes(graph, kernels, written)
+        made = {output: node for node in inside for output in node.output if output}
+        values: dict[str, Value] = {}
+        views: dict[str, str] = {}
+        results: dict[str, Value] = {}
+        for home in sorted(written & read_outside(graph, members)):
+            known = [each for each in made if self._home(graph, each) == home]
+            if not known:
+                raise Refused(Reason.CHOICE, f"{graph.values[home].text} is no value of the original model")
+            edge = self.edges[known[0]]
+            assert isinstance(edge, Value)
+            result = Value(f"{home}.{name}", edge.shape, edge.dtype)
+            if (result.elements, result.dtype) != (graph.values[home].elements, graph.values[home].dtype):
+                raise Refused(Reason.CHOICE, f"{home} has another type in the original model")
+            values[result.name], views[home], results[known[0]] = result, result.name, result
+        outputs = [_typed(each, value) for each, value in results.items()]
+        model, inputs = self.parts._model(inside, self.builder, self.edges, outputs, None)
+        for value in inputs:
+            if value.name not in graph.values:
+                values[value.name] = value
+                if self.builder.home(value) != value.name:
+                    views[value.name] = self.builder.home(value)
+        part = Foreign(
+            name,
+            peer,
+            as_content(peer, model),
+            tuple(value.name for value in inputs),
+            tuple(value.name for value in results.values()),
+            tuple(dict.fromkeys(origin for kernel in kernels for origin in kernel.origin.split(", "))),
+        )
+        return Offer(members, part, values, views)
+
+    def _nodes(self, graph: Graph, kernels: Sequence[Kernel], written: set[str]) -> list[Any]:
+        """The nodes of the model whose work kernels do, and those without kernels that lie between them."""
+        taken: dict[int, Any] = {}
+        for origin in (origin for kernel in kernels for origin in kernel.origin.split(", ")):
+            nodes = self.names.get(origin, ())
+            if len(nodes) != 1:
+                raise Refused(Reason.CHOICE, f"{origin or 'a kernel'} is not the name of one node")
+            taken[id(nodes[0])] = nodes[0]
+        others = {o for n in graph.nodes if n not in kernels for o in n.origin.split(", ")}
+        makers = {name: node for node in self.parts.model.graph.node for name in node.output}
+        titles = {id(node): name for name, nodes in self.names.items() for node in nodes}
+        todo = list(taken.values())
+        while todo:
+            for each in reads(todo.pop()):
+                maker = makers.get(each)
+                if maker is None or id(maker) in taken or self._there(graph, each, written):
+                    continue
+                if titles[id(maker)] in others:
+                    raise Refused(Reason.CHOICE, f"{shown(each)} is inside of another kernel")
+                taken[id(maker)] = maker
+                todo.append(maker)
+        return [node for node in self.parts.model.graph.node if id(node) in taken]
+
+    def _home(self, graph: Graph, name: str) -> str:
+        """The value of the graph that holds a value of the model; empty if it has none."""
+        edge = self.edges.get(name)
+        return graph.home(self.builder.home(edge)) if isinstance(edge, Value) else ""
+
+    def _there(self, graph: Graph, name: str, written: set[str]) -> bool:
+        """True if an operand of a part is known, or another kernel computes it."""
+        edge = self.edges.get(name)
+        if not isinstance(edge, Value):
+            return edge is None
+        home = self._home(graph, name)
+        there = {value.name for value in graph.inputs} | {o for call in graph.calls for o in call.outputs}
+        return _known(self.builder, edge, None) is not None or home in there - written
 
 
 def reads(node: Any) -> list[str]:
