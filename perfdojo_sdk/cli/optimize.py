@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -129,7 +129,7 @@ def _folder_name(model: str) -> str:
 
 
 def _list(
-    graph: Graph | None, rows: Sequence[tuple[str, ...]], operators: dict[str, int], as_json: bool
+    graph: Graph | None, rows: Sequence[tuple[str, ...]], operators: Mapping[str, int], as_json: bool
 ) -> None:
     columns = ("node", "operator", "what", "why")
     kernels = 0 if graph is None else len(graph.programs)
@@ -145,7 +145,7 @@ def _list(
         if graph is not None
     ]
     data = {
-        "operators": operators,
+        "operators": dict(operators),
         "kernels": kernels,
         "refused": [dict(zip(columns, r)) for r in rows],
         "elsewhere": parts,
@@ -203,7 +203,7 @@ def _races(result: ModelResult) -> list[str]:
             seconds(race.kernels_s),
             "" if race.peer_s is None else seconds(race.peer_s),
             race.peer or "ours",
-            "" if race.peer_s is not None and race.why.endswith("threads") else race.why,
+            race.why,
         )
         for race in races
     ]

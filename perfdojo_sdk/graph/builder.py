@@ -265,7 +265,8 @@ class Builder:
         nodes = [n for n in self._nodes if not needed.isdisjoint(n.outputs)]
         nodes = [n for n in nodes if any(o not in self._constants for o in n.outputs)]
         named = {value.name: value for value in (*self._inputs, *outputs.values())}
-        kept = needed | {o for n in (*nodes, *self._foreign) for o in n.outputs} | set(named)
+        kept = needed | {o for n in nodes for o in n.outputs} | set(named)
+        kept |= {o for part in self._foreign for o in part.outputs}
         views = {name: of for name, of in self._views.items() if name in kept}
         made = {name for node in nodes for name in node.outputs}
         finals = {name: self._final(name, value, views, kept) for name, value in outputs.items()}

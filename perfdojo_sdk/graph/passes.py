@@ -91,5 +91,6 @@ def with_groups_joined(graph: Graph, groups: Iterable[Sequence[int]]) -> Graph:
         else joined(graph, [graph.nodes[k] for k in group], read_outside(graph, frozenset(group)))
         for group in members
     ]
-    ordered = in_order(graph, [*nodes, *graph.foreign])
+    together: list[Node | Foreign] = [*nodes, *graph.foreign]
+    ordered = in_order(graph, together)
     return without_dead_nodes(replace(graph, nodes=tuple(each for each in ordered if isinstance(each, Node))))

@@ -146,7 +146,7 @@ class ModelManifest(Strict):
     folds: tuple[FoldEntry, ...] = ()
     parts: dict[Identifier, PartEntry] = {}
     races: tuple[RaceEntry, ...] = ()
-    verdict: str = Field("", max_length=1024)
+    verdict: Annotated[str, StringConstraints(max_length=1024)] = ""
     """The time of the whole model with and without the parts that a peer won."""
     symbol: Identifier | Literal[""] = ""
     """The library's function for the whole model; empty if it has none."""

@@ -136,7 +136,7 @@ class Model:
         parts: Mapping[str, Opened] | None = None,
     ) -> None:
         self.directory, self.manifest, self._weights = directory, manifest, weights
-        self._library, self.parts = library, dict(parts or {})
+        self.library, self.parts = library, dict(parts or {})
         self._types = {
             name: (manifest.values[name].shape, numpy_dtype(str(manifest.values[name].dtype)))
             for name in (*manifest.inputs, *manifest.outputs)
@@ -150,7 +150,12 @@ class Model:
 
     def with_parts(self, parts: Mapping[str, Opened]) -> Model:
         """The same model, whose parts of peers are run by others."""
-        return Model(self.directory, self.manifest, self._library, self._weights, parts)
+        return Model(self.directory, self.manifest, self.library, self._weights, parts)
+
+    @property
+    def weights(self) -> Mapping[str, Array]:
+        """The constants by their names."""
+        return self._weights
 
     @property
     def inputs(self) -> dict[str, ValueEntry]:

@@ -18,6 +18,7 @@ import perfdojo_sdk
 from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
@@ -56,7 +57,7 @@ from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.panels import with_panels
 from perfdojo_sdk.models.peers import Opened
-from perfdojo_sdk.models.policy import Policy
+from perfdojo_sdk.models.policy import KERNELS_ONLY, Policy
 from perfdojo_sdk.models.racing import (
     Offers,
     Race,
@@ -141,7 +142,7 @@ def optimise(
     fuse: bool = True,
     freeze: bool = False,
     max_memory: int | None = None,
-    policy: Policy = Policy(),
+    policy: Policy = KERNELS_ONLY,
     offers: Offers | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
@@ -223,8 +224,7 @@ def _packaged(
     timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
     for part in graph.foreign:
         write_whole(part_path(directory, part.name, part.peer), part.content, directory)
-    manifest = _manifest(target, graph, plan, folds, result, directory, timed)
-    manifest = manifest.model_copy(update={"races": tuple(map(_race_entry, races)), "verdict": verdict})
+    manifest = _manifest(target, graph, plan, folds, result, directory, timed, races, verdict)
     write_atomically(directory / FILE, as_json(manifest), directory)
     return load_model(directory)
 
@@ -244,12 +244,13 @@ def _raced(
     mixed = with_offers(graph, won)
     other = packaged(mixed, races, "")
     ours_s, mixed_s = timed_models([model, other], graph.inputs, threads)
+    on = number_of(threads, "threads")
     verdict = f"a call takes {mixed_s * 1e6:.1f} us with the parts that {policy.prefer_faster} won, and"
-    verdict += f" {ours_s * 1e6:.1f} us without them, measured here with {threads} threads"
+    verdict += f" {ours_s * 1e6:.1f} us without them, measured here with {on}"
     if policy.peer_for(ours_s, mixed_s):
         return mixed, packaged(mixed, races, verdict)
     lost = [
-        replace(r, peer="", why=f"{r.why}; the whole model is not faster") if r.peer else r for r in races
+        replace(race, peer="", why="the whole model is not faster") if race.peer else race for race in races
     ]
     return graph, packaged(graph, lost, f"{verdict}: none is used")
 
@@ -315,6 +316,8 @@ def _manifest(
     result: BuildResult | None,
     directory: Path,
     timed: Mapping[str, float],
+    races: Sequence[Race],
+    verdict: str,
 ) -> ModelManifest:
     memory = plan_memory(graph)
     return ModelManifest(
@@ -341,6 +344,8 @@ def _manifest(
         edges=tuple(map(edge_entry, plan.edges)),
         folds=tuple(FoldEntry(law=f.law, where=f.where[:1024], what=f.what[:1024]) for f in folds),
         parts={part.name: _part_entry(graph, part, timed[part.name]) for part in graph.foreign},
+        races=tuple(map(_race_entry, races)),
+        verdict=verdict,
         symbol=_symbol(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,

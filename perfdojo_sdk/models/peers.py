@@ -1,7 +1,7 @@
 """Peers that run parts of a model, each in its own format, on the memory of a call of the model.
 
-ONNX Runtime takes models of ONNX. They are read from the package, so their hashes have been checked; a peer
-is imported when the first part is opened.
+Both take models of ONNX: ONNX Runtime all of them, PyTorch by a table of functions. They are read from the
+package, so their hashes have been checked; a peer is imported when the first part is opened.
 """
 
 from __future__ import annotations
@@ -61,7 +61,22 @@ def as_content(peer: str, model: Any) -> bytes:
 def open_part(peer: str, content: bytes, what: str) -> Opened:
     """A part, ready to run; :class:`Refused` where the peer does not take it."""
     module = require_peer(peer, what)
-    return _OnnxRuntime(module, content)
+    return _OnnxRuntime(module, content) if peer == "onnxruntime" else _Torch(module, content)
+
+
+class _Torch:
+    """A model of ONNX in PyTorch."""
+
+    def __init__(self, torch: Any, content: bytes) -> None:
+        from perfdojo_sdk.models.torch_peer import TorchPart
+
+        self._part = TorchPart(torch, content)
+
+    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> None:
+        try:
+            self._part(inputs, outputs, threads)
+        except Exception as error:  # the peer's own
+            raise PeerError("PD-O042", "torch failed on its part", why=_first_line(error)) from None
 
 
 class _OnnxRuntime:

@@ -36,3 +36,7 @@ class Policy:
         if ours_s is None:
             return self.fallback
         return self.prefer_faster if peer_s is not None and peer_s < CLEARLY * ours_s else ""
+
+
+#: Nothing runs in a peer.
+KERNELS_ONLY = Policy()

@@ -188,7 +188,7 @@ class References:
             )
             support = tuple(sorted(source.support.items()))
             flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
-            self.compiled[key] = _compiled(
+            self.compiled[key] = compiled(
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
@@ -229,7 +229,7 @@ def _float_dtypes(program: Program) -> set[str]:
 
 
 @lru_cache(64)
-def _compiled(
+def compiled(
     symbol: str,
     inputs: tuple[ArraySpec, ...],
     outputs: tuple[ArraySpec, ...],
