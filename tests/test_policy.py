@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from command_line import ROOT
+from command_line import ROOT, Outcome, clear
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import model as small
 
@@ -22,12 +22,19 @@ from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.refusals import Reason, Refused
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.build import Observer
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.tuning import SearchStatus
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.models import peers
+from perfdojo_sdk.models.accuracy import in_double, measured, saved_graph
+from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.policy import Policy
+from perfdojo_sdk.models.torch_peer import TABLE
 from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.verify import double
 
 RUNTIME = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="ONNX Runtime is not installed")
 N = 40
@@ -91,11 +98,9 @@ def lowered(peer: str) -> Graph:
 
 @pytest.fixture(scope="module")
 def built(toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The network with its random numbers in ONNX Runtime."""
-    if find_spec("onnxruntime") is None:
-        pytest.skip("ONNX Runtime is not installed")
+    """The network with its random numbers in PyTorch."""
     folder = tmp_path_factory.mktemp("network")
-    result = building.optimise(toy, toy.target("toy"), lowered("onnxruntime"), folder, SETTINGS, fuse=False)
+    result = building.optimise(toy, toy.target("toy"), lowered("torch"), folder, SETTINGS, fuse=False)
     assert len(result.checks) == 2
     return folder
 
@@ -170,25 +175,22 @@ def test_what_the_peer_does_not_run_either_is_refused_with_its_reason() -> None:
     assert found.graph is None and [r.node for r in found.refusals] == ["output y"]
 
 
-@RUNTIME
 def test_a_model_with_a_part_gives_its_results(built: Path) -> None:
     model = perfdojo_sdk.load_model(built)
     assert np.allclose(model(X), expected(), rtol=1e-4, atol=1e-4)
     assert np.allclose(model(X, threads=2), expected(), rtol=1e-4, atol=1e-4)
     [part] = model.manifest.parts.values()
-    assert part.peer == "onnxruntime" and part.crossing_bytes == 2 * 4 * N * N
+    assert part.peer == "torch" and part.crossing_bytes == 2 * 4 * N * N
     assert part.median_s > 0 and part.kernels_s is None and not model.manifest.symbol
 
 
-@RUNTIME
 def test_a_package_whose_peer_is_missing_says_so(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peers, "find_spec", lambda name: None)
-    with pytest.raises(DojoError, match="needs onnxruntime, which is not installed") as error:
+    with pytest.raises(DojoError, match="needs torch, which is not installed") as error:
         perfdojo_sdk.load_model(built)
     assert error.value.code == "PD-O041" and "bernoulli" in error.value.what
 
 
-@RUNTIME
 def test_a_part_that_was_changed_is_refused(built: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(built, tmp_path / "copy"))
     [path] = (copy / "parts").iterdir()
@@ -200,7 +202,6 @@ def test_a_part_that_was_changed_is_refused(built: Path, tmp_path: Path) -> None
         perfdojo_sdk.load_model(copy)
 
 
-@RUNTIME
 @pytest.mark.parametrize("call", [{"kernel": "k", "part": "part0"}, {"kernel": "", "part": "other"}, {}])
 def test_a_manifest_whose_calls_are_of_nothing_is_refused(
     built: Path, tmp_path: Path, call: dict[str, str]
@@ -214,10 +215,9 @@ def test_a_manifest_whose_calls_are_of_nothing_is_refused(
         perfdojo_sdk.load_model(copy)
 
 
-@RUNTIME
 def test_an_error_of_the_peer_names_it(built: Path) -> None:
     [part] = perfdojo_sdk.load_model(built).parts.values()
-    with pytest.raises(peers.PeerError, match="onnxruntime failed") as error:
+    with pytest.raises(peers.PeerError, match="torch failed") as error:
         part([np.zeros((3, 3), np.float32)], [np.zeros((N, N), np.float32)], 1)
     assert error.value.code == "PD-O042" and error.value.why
 
@@ -240,6 +240,95 @@ def test_a_peer_has_to_be_clearly_faster() -> None:
     policy = Policy(prefer_faster="torch")
     assert policy.peer_for(1.0, 0.9) == "torch" and policy.peer_for(1.0, 0.96) == ""
     assert Policy("torch").peer_for(1.0, 0.5) == ""
+
+
+# -- PyTorch
+
+
+def cases() -> dict[str, tuple[Any, list[Any]]]:
+    """A node for each row of the table whose results are no random numbers, and its operands."""
+    pair, truth = [X[:3, :4], X[3:6, :4] + 2], [X[:3, :4] > 0, X[3:6, :4] > 0]
+    image, kernel = X[:32].reshape(1, 4, 8, N)[..., :9], X[:6, :36].reshape(6, 4, 3, 3)
+    one: dict[str, list[Any]] = {op: [np.abs(X[:3, :4]) + 0.1] for op in ("Log", "Sqrt", "Reciprocal")}
+    rest: dict[str, tuple[list[Any], dict[str, Any]]] = {
+        **{op: (pair, {}) for op in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "Less")},
+        **{op: (truth, {}) for op in ("And", "Or")},
+        "Not": (truth[:1], {}),
+        "MatMul": ([X[:3, :4], X[:4, :5]], {}),
+        "Where": ([truth[0], *pair], {}),
+        "Gemm": ([X[:4, :3], X[:5, :4], X[0, :5]], {"alpha": 0.5, "beta": 2.0, "transA": 1, "transB": 1}),
+        "Conv": (
+            [image, kernel, X[0, :6]],
+            {"pads": [1, 0, 2, 1], "strides": [1, 2], "dilations": [2, 1], "kernel_shape": [3, 3]},
+        ),
+        "Softmax": (pair[:1], {"axis": 0}),
+        "LogSoftmax": (pair[:1], {}),
+        "Transpose": ([X[:24].reshape(2, 3, 4, N)], {"perm": [2, 0, 3, 1]}),
+        "Concat": (pair, {"axis": 1}),
+        "Reshape": ([X[:3, :4], np.array([0, -1, 2])], {}),
+        "Cast": (pair[:1], {"to": TensorProto.INT32}),
+    }
+    found = {}
+    for op in TABLE:
+        if not op.startswith(("Random", "Bernoulli", "Multinomial")):
+            inputs, more = rest.get(op, (one.get(op, pair[:1]), {}))
+            found[op] = (helper.make_node(op, [f"x{k}" for k in range(len(inputs))], ["y"], **more), inputs)
+    return found
+
+
+@pytest.mark.parametrize("op", list(cases()))
+def test_torch_gives_the_results_of_the_standard(op: str) -> None:
+    from onnx.reference import ReferenceEvaluator
+
+    call, inputs = cases()[op]
+    given = {f"x{k}": np.asarray(each) for k, each in enumerate(inputs)}
+    whole = small([call], given, ["y"])
+    [wanted] = ReferenceEvaluator(whole).run(None, given)
+    found = np.empty(wanted.shape, wanted.dtype)
+    peers.open_part("torch", whole.SerializeToString(), "the test")(list(given.values()), [found], 1)
+    assert np.allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_division_of_integers_in_torch_rounds_towards_zero() -> None:
+    given = {"a": np.array([-7, 7], np.int32), "b": np.array([2, 2], np.int32)}
+    content = small([node("Div", "a b", "y")], given, ["y"]).SerializeToString()
+    found = np.empty(2, np.int32)
+    peers.open_part("torch", content, "the test")(list(given.values()), [found], 1)
+    assert found.tolist() == [-3, 3]
+
+
+@pytest.mark.parametrize(
+    ("call", "low", "high"),
+    [
+        (node("Bernoulli", "x", "y"), 0, 1),
+        (node("RandomUniformLike", "x", "y", low=2.0, high=3.0), 2, 3),
+        (node("RandomUniform", "", "y", low=2.0, high=3.0, shape=[N, N]), 2, 3),
+        (node("RandomNormal", "", "y", mean=9.0, scale=0.1, shape=[N, N]), 8, 10),
+        (node("Multinomial", "x", "y", sample_size=N, dtype=TensorProto.INT64), 0, N - 1),
+    ],
+    ids=lambda call: getattr(call, "op_type", None),
+)
+def test_random_numbers_of_torch(call: Any, low: float, high: float) -> None:
+    x = np.abs(np.sin(X))
+    given = {"x": x} if call.input[0] else {}
+    del call.input[len(given) :]
+    content = small([call], given, ["y"]).SerializeToString()
+    found = np.empty((N, N), np.int64 if call.op_type == "Multinomial" else np.float32)
+    peers.open_part("torch", content, "the test")(list(given.values()), [found], 1)
+    assert low <= found.min() < found.max() <= high
+
+
+@pytest.mark.parametrize(
+    ("call", "opset", "what"),
+    [
+        (node("Selu", "x", "y"), 20, "no function for Selu"),
+        (node("Cast", "x", "y", to=1, saturate=0), 20, "Cast with saturate"),
+        (node("Relu", "x", "y"), 12, "version 13"),
+    ],
+)
+def test_what_the_table_lacks_is_refused(call: Any, opset: int, what: str) -> None:
+    with pytest.raises(Refused, match=what):
+        peers.open_part("torch", small([call], {"x": X}, ["y"], opset=opset).SerializeToString(), "the test")
 
 
 # -- races
@@ -298,3 +387,153 @@ def test_a_peer_that_is_not_faster_stays_out(toy: Plugins, tmp_path: Path) -> No
     [race] = result.manifest.races
     assert not race.peer and race.why and not result.manifest.parts
     assert np.array_equal(perfdojo_sdk.load_model(tmp_path)(X[:2, :2]), np.maximum(X[:2, :2], 0))
+
+
+# -- accuracy on data
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two samples for the network."""
+    np.savez(tmp_path / "mine.npz", x=np.stack([X, 2 * X]))
+    return tmp_path / "mine.npz"
+
+
+def test_a_model_is_verified_on_data(cli: Callable[..., Outcome], built: Path, data: Path) -> None:
+    found = json.loads(cli("verify", str(built), "--data", str(data), "--json").out)
+    [y] = found["outputs"]
+    assert found["samples"] == 2 and found["passed"] and 0 < y["mean"] <= y["largest"] < 1e-5 * y["scale"]
+    text = cli("verify", str(built), "--data", str(data))
+    assert text.code == 0 and "2 samples against the saved programs" in text.out
+    assert "what torch runs ran there" in text.out
+
+
+def test_the_float64_run_is_that_of_the_formula(built: Path) -> None:
+    model = perfdojo_sdk.load_model(built)
+    [y] = in_double(saved_graph(model), {"x": X}, model, 1)
+    x, w1, w2 = (each.astype(np.float64) for each in (X, W1, W2))
+    wanted = np.abs(x @ w1 * 0.5) @ w2
+    assert y.dtype == np.float64 and np.abs(y - wanted).max() < 1e-13 * np.abs(wanted).max()
+
+
+def test_large_programs_run_in_float64_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = lowered("torch").nodes[0].program
+    small_run = double.run_in_double(program, [X, W1])
+    monkeypatch.setattr(double, "MOST_INTERPRETED", 0)
+    [one], [other] = small_run, double.run_in_double(program, [X, W1])
+    assert np.array_equal(one, other) or np.abs(one - other).max() < 1e-15 * np.abs(one).max()
+
+
+def test_an_error_that_is_too_large_fails(cli: Callable[..., Outcome], built: Path, data: Path) -> None:
+    assert cli("verify", str(built), "--data", str(data), "--max-error", "1e-12").code == 4
+
+
+def test_a_package_beside_another_model_fails(
+    cli: Callable[..., Outcome], built: Path, data: Path, tmp_path: Path
+) -> None:
+    other = small(
+        [node("MatMul", "x w", "y")], {"x": X}, ["y"], initializer=[numpy_helper.from_array(W1, "w")]
+    )
+    onnx.save(other, tmp_path / "other.onnx")
+    words = ("verify", str(built), "--data", str(data), "--original", str(tmp_path / "other.onnx"))
+    found = json.loads(cli(*words, "--json").out)
+    assert not found["passed"] and found["outputs"][0]["largest"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("arrays", "what"),
+    [
+        ({"z": X}, "has no array x"),
+        ({"x": X[:2]}, "the model takes f32"),
+        ({"x": X.astype(np.float64)}, "the model takes f32"),
+        ({"x": np.array([None])}, "cannot be read"),
+    ],
+    ids=["name", "shape", "dtype", "pickle"],
+)
+def test_data_that_does_not_fit_is_refused(
+    cli: Callable[..., Outcome], built: Path, tmp_path: Path, arrays: dict[str, Any], what: str
+) -> None:
+    np.savez(tmp_path / "mine.npz", **arrays)
+    refused = cli("verify", str(built), "--data", str(tmp_path / "mine.npz"))
+    clear(refused, 1, "PD-O044")
+    assert what in refused.err
+
+
+def test_a_file_that_is_no_data_is_refused(cli: Callable[..., Outcome], built: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.npz").write_bytes(b"nothing")
+    clear(cli("verify", str(built), "--data", str(tmp_path / "mine.npz")), 1, "PD-O044")
+    assert cli("verify", str(built)).code == 2
+
+
+def test_misplaced_infinities_and_other_integers_are_errors() -> None:
+    one = np.array([1.0, np.inf, np.nan], np.float32)
+    [right] = measured([[one]], [[one.astype(np.float64)]], ["y"])
+    assert right.within(0.0)
+    [wrong] = measured([[one]], [[np.array([1.0, 2.0, np.nan])]], ["y"])
+    assert wrong.misplaced == 1 and not wrong.within(1.0)
+    [counted] = measured([[np.arange(3)]], [[np.array([0, 1, 5])]], ["y"])
+    assert counted.exact and counted.largest == 1 and not counted.within(1.0)
+
+
+# -- the command
+
+
+def test_a_fallback_is_for_files_of_onnx(cli: Callable[..., Outcome]) -> None:
+    clear(cli("optimize", "net.py:Net", "--fallback", "torch"), 3, "PD-O043")
+    clear(cli("optimize", "net.py:Net", "--prefer-faster", "torch"), 3, "PD-O043")
+    clear(cli("optimize", "m.onnx", "--fallback", "nobody"), 1, "PD-O040")
+
+
+def test_the_list_says_what_runs_elsewhere(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    words = ("optimize", str(tmp_path / "m.onnx"), "--list")
+    refused = cli(*words, plugins="toy")
+    assert refused.code == 1 and "bernoulli" in refused.out
+    found = cli(*words, "--fallback", "torch", plugins="toy")
+    assert found.code == 0 and "runs elsewhere" in found.out and f"{8 * N * N:,}" in found.out
+    [part] = json.loads(cli(*words, "--fallback", "torch", "--json", plugins="toy").out)["elsewhere"]
+    assert part["peer"] == "torch" and part["nodes"] == ["bernoulli", "randomnormallike"]
+
+
+# -- budgets
+
+
+def test_a_budget_is_shared_by_parts_of_the_time() -> None:
+    times = {"large": 60.0, "middle": 39.0, "small": 1.0}
+    found = Budget(evaluations=100).shared(times, SETTINGS)
+    assert {name: own.settings.evaluations for name, own in found.items()} == {"large": 60, "middle": 39}
+    assert all(own.settings.search == "auto" and own.seconds is None for own in found.values())
+    timed = Budget(seconds=1000.0).shared(times, SETTINGS)
+    assert {name: own.seconds for name, own in timed.items()} == {
+        "large": 600.0,
+        "middle": 390.0,
+        "small": 10.0,
+    }
+    assert not Budget(seconds=1000.0).shared({}, SETTINGS)
+    assert set(Budget(seconds=100.0).shared(times, SETTINGS)) == {"large", "middle"}
+    both = Budget(10, 1000.0).shared(times, SETTINGS)
+    assert {n: (own.settings.evaluations, own.seconds) for n, own in both.items()} == {
+        "large": (6, 600.0),
+        "middle": (3, 390.0),
+    }
+
+
+def test_the_share_of_a_kernel_is_searched_once(toy: Plugins, tmp_path: Path) -> None:
+    graph = lower(small([node("Relu", "x", "y")], {"x": X[:4, :8]}, ["y"])).graph
+    assert graph is not None
+
+    class Watch(Observer):
+        def round(self, kernel: Kernel, status: SearchStatus) -> None:
+            rounds.append(status.evaluations)
+
+    rounds: list[int] = []
+    first = building.optimise(
+        toy, toy.target("toy"), graph, tmp_path, SETTINGS, Watch(), budget=Budget(evaluations=5)
+    )
+    assert first.library is not None and first.library.manifest is not None
+    assert rounds and max(rounds) <= 5
+    rounds.clear()
+    building.optimise(
+        toy, toy.target("toy"), graph, tmp_path, SETTINGS, Watch(), budget=Budget(evaluations=5)
+    )
+    assert not rounds

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def verify_model(
     folder: Path, data: Path | None, original: str | None, most: float, threads: int, as_json: bool
 ) -> None:
-    """Print the errors of a model on data; exit with 4 if one is larger than ``most`` times the largest value."""
+    """Print the errors of a model on data; exit with 4 if one is above ``most`` times the largest value."""
     from perfdojo_sdk.models.accuracy import in_double, measured, samples, saved_graph
     from perfdojo_sdk.models.model import load_model
 

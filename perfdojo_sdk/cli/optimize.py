@@ -15,6 +15,7 @@ from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
 from perfdojo_sdk.cli.paths import output_option
+from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
@@ -36,7 +37,13 @@ def command(
         typer.Option("--input", help="The shape of an input that the model leaves open: x=f32[8,3,224,224]."),
     ] = None,
     tune: Annotated[
-        int | None, typer.Option(min=1, metavar="BUDGET", help="Search, evaluating so many for each kernel.")
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Search, evaluating so many in all, shared by parts of the time."
+        ),
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Search for so long in all (90s, 30m, 2h), shared so.")
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
     fuse: Annotated[
@@ -80,11 +87,11 @@ def command(
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
     from perfdojo_sdk.library.settings import Settings
+    from perfdojo_sdk.models.budget import Budget
     from perfdojo_sdk.models.optimise import optimise, refused_by
     from perfdojo_sdk.models.peers import require_peer
     from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.plugins import load_plugins
-    from perfdojo_sdk.search.strategies import AUTO
 
     policy = Policy(fallback or "", prefer_faster or "")
     for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
@@ -109,8 +116,7 @@ def command(
         progress(table(("node", "operator", "what", "why"), rows, "not supported"))
         raise unsupported(Path(model).name, rows)
     settings = replace(Settings(), threads=threads or Settings().threads)
-    if tune is not None:
-        settings = replace(settings, search=AUTO, evaluations=tune)
+    budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
     folder = output or Path("build", "models", _folder_name(model))
     if graph.foreign:
         progress(_elsewhere(graph))
@@ -118,7 +124,9 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most, policy, offers)
+    result = optimise(
+        plugins, found, graph, folder, settings, observer(), fuse, freeze, most, policy, offers, budget
+    )
     emit(_text(result), _data(result), as_json)
 
 

@@ -47,9 +47,10 @@ def command(
     The numeric leg compiles and runs the kernel, so the target must be one that can run here. The
     exit code is 4 when a leg fails.
 
-    For a model (`verify build/models/NAME --data mine.npz`): its outputs beside a run of the original programs
-    in float64, with the largest and mean error of each output. An array of the file is an input, or many along
-    a new first axis. The exit code is 4 if an error is larger than allowed, or an integer another one.
+    For a model (`verify build/models/NAME --data mine.npz`): its outputs beside a run of the original
+    programs in float64, with the largest and mean error of each output. An array of the file is an input, or
+    many along a new first axis. The exit code is 4 if an error is larger than allowed, or an integer another
+    one.
     """
     if data is not None or Path(source).is_dir():
         verify_model(Path(source), data, original, most, threads, as_json)

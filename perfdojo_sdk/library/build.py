@@ -58,6 +58,14 @@ class Observer:
 
 
 @dataclass(frozen=True)
+class Own:
+    """The settings of one kernel among others, and the most seconds of its search."""
+
+    settings: Settings
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
 class KernelResult:
     """The kernel, found or left out."""
 
@@ -107,6 +115,7 @@ def build_library(
     force: bool = False,
     start_over: bool = False,
     unit: Unit | None = None,
+    own: Mapping[str, Own] | None = None,
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``, and keep the other kernels of a library there.
 
@@ -115,7 +124,7 @@ def build_library(
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: the file or URL of the records; by default a file in ``directory``.
     ``make_builder``: decides where kernels are built, by default on this machine. ``unit``: code in C that
-    calls the kernels.
+    calls the kernels. ``own``: kernel -> settings of its own.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
     not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
     kernels are kept.
@@ -137,9 +146,17 @@ def build_library(
         with spent.on("set-up"):
             builder = make_builder(plugins, target, settings or Settings(), figures)
 
+        others = {
+            each.settings: make_builder(plugins, target, each.settings, figures)
+            for each in (own or {}).values()
+        }
+
         def one(numbered: tuple[int, Kernel]) -> KernelResult:
             observer.started(numbered[1], numbered[0], len(kernels))
-            result = _one(builder, records, numbered[1], directory, observer)
+            mine = (own or {}).get(numbered[1].name)
+            chosen = builder if mine is None else others[mine.settings]
+            limit = mine.seconds if mine is not None else None
+            result = _one(chosen, records, numbered[1], directory, observer, limit)
             observer.finished(result)
             return result
 
@@ -210,16 +227,23 @@ def state_file(directory: Path, kernel: Kernel, settings: Settings) -> Path:
 
 
 def _one(
-    builder: Builder, records: Records, kernel: Kernel, directory: Path, observer: Observer
+    builder: Builder,
+    records: Records,
+    kernel: Kernel,
+    directory: Path,
+    observer: Observer,
+    seconds: float | None = None,
 ) -> KernelResult:
-    """One kernel: from the records, or built now and recorded. A search goes on where it stopped."""
+    """One kernel: from the records, or built now and recorded. A search goes on where it stopped.
+
+    ``seconds``: the most for all of its sessions."""
     context = builder.context
     key = context.key(kernel)
     record = records.find(key)
     found = restored(context, kernel, record) if record else None
     if found is None:
         file = state_file(directory, kernel, context.settings)
-        session = Session(file=file, resume=can_go_on(context, kernel, file))
+        session = Session(seconds, file=file, resume=can_go_on(context, kernel, file))
         try:
             found = builder.build(kernel, observer, records.candidates, session)
         except Rejected as reason:

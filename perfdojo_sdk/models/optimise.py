@@ -6,8 +6,10 @@ is built, all kernels that the target does not generate are listed.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -34,6 +36,7 @@ from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.function import FILE as UNIT
 from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
@@ -144,14 +147,16 @@ def optimise(
     max_memory: int | None = None,
     policy: Policy = KERNELS_ONLY,
     offers: Offers | None = None,
+    budget: Budget | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
     with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
     weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
-    may need; a model that needs more is refused, before anything is built if that is known by then. ``offers``:
-    the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it computes faster.
+    may need; a model that needs more is refused, before anything is built if that is known by then.
+    ``offers``: the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it
+    computes faster. ``budget``: of a search that begins when all kernels are built and timed.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -175,9 +180,20 @@ def optimise(
     if kernels:
         symbols = {k.program.text: k.symbol for k in kernels}
         unit = None if graph.foreign else model_unit(graph, memory, weight_places(graph), symbols)
-        result = build_library(
-            plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
+        build = partial(
+            build_library,
+            plugins,
+            target,
+            kernels,
+            directory / LIBRARY,
+            settings,
+            observer,
+            start_over=True,
+            unit=unit,
         )
+        result = build()
+        if budget is not None and not result.failed:
+            result = build(own=budget.shared(_times(graph, result), settings or Settings()))
         if result.failed:
             names = ", ".join(r.kernel.name for r in result.failed[:5])
             why = "; ".join(sorted({r.failure for r in result.failed})[:5])
@@ -207,6 +223,16 @@ def optimise(
         "checks": perf_counter() - written,
     }
     return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
+
+
+def _times(graph: Graph, result: BuildResult) -> dict[str, float]:
+    """Kernel -> the measured seconds of all of its calls."""
+    counts = Counter(kernel_name(node.program) for node in graph.nodes)
+    found = {}
+    for entry in result.manifest.kernels if result.manifest is not None else ():
+        if entry.timing.final is not None:
+            found[entry.name] = entry.timing.final.median_s * counts[entry.name]
+    return found
 
 
 def _packaged(

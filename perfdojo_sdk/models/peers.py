@@ -6,12 +6,10 @@ package, so their hashes have been checked; a peer is imported when the first pa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any, Protocol, TypeAlias
-
-import numpy as np
+from typing import Any, Protocol
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.graph.graph import Array
@@ -20,16 +18,12 @@ from perfdojo_sdk.graph.refusals import Reason, Refused
 #: Dtypes of arrays that can go to a peer and come back: those of NumPy.
 CROSSING = ("f64", "f32", "f16", "i64", "i32", "i16", "i8", "u64", "u32", "u16", "u8", "bool")
 #: Ending of a part's file, by peer.
-ENDINGS = {"onnxruntime": "onnx", "torch": "aten.json"}
+ENDINGS = {"onnxruntime": "onnx", "torch": "onnx"}
 MAX_PART_BYTES = 2**31
 
 
 class PeerError(DojoError):
     """A peer failed on a part of a model."""
-
-
-Run: TypeAlias = Callable[[Sequence[Array], Sequence[Array], int], None]
-"""Reads inputs and writes outputs, with so many threads."""
 
 
 class Opened(Protocol):
@@ -123,12 +117,3 @@ class _OnnxRuntime:
 def _first_line(error: Exception) -> str:
     text = str(error).strip().splitlines()
     return text[0][:300] if text else type(error).__name__
-
-
-def outputs_of(
-    opened: Opened, inputs: Sequence[Array], like: Sequence[tuple[Any, Any]], threads: int
-) -> list[Array]:
-    """The outputs of a part in memory of their own. ``like``: their shapes and dtypes."""
-    outputs = [np.empty(shape, dtype) for shape, dtype in like]
-    opened(inputs, outputs, threads)
-    return outputs

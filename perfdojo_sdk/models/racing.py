@@ -110,8 +110,8 @@ def raced(
 
 
 def with_offers(graph: Graph, offers: Sequence[Offer]) -> Graph:
-    """The graph in which parts of a peer take the place of kernels. Constants stay: the model's function in C,
-    which calls no peer, reads them."""
+    """The graph in which parts of a peer take the place of kernels. Constants stay: the model's function in
+    C, which calls no peer, reads them."""
     gone = {k for offer in offers for k in offer.members}
     values, views = dict(graph.values), dict(graph.views)
     for offer in offers:

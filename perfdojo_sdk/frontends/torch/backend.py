@@ -78,7 +78,7 @@ class Compiled:
         return lambda *given: call(*[v for v in given if isinstance(v, Tensor)])
 
     def _given_up(self, reason: str) -> Callable[..., Any]:
-        if self._chosen.fallback is None:
+        if not self._chosen.policy.peer_for(None):
             raise Unsupported([Elsewhere("the whole graph", "", reason)])
         warnings.warn(f"PyTorch runs this graph, not PerfDojo: {reason}", stacklevel=3)
         self.reports.append(GraphReport((), (), reason))

@@ -18,6 +18,7 @@ from perfdojo_sdk.frontends.torch.running import GraphCall
 from perfdojo_sdk.frontends.torch.workshop import Workshop
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.models.policy import Policy
 
 #: Types of tensors whose memory a kernel may read as it is.
 PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
@@ -179,6 +180,11 @@ class Choices:
             why = "PyTorch runs what has no kernel (eager), or nothing does (None)"
             raise DojoError("PD-O021", what, why=why)
 
+    @property
+    def policy(self) -> Policy:
+        """What has no kernel runs in PyTorch, unless that is refused."""
+        return Policy(fallback="torch" if self.fallback else "")
+
 
 def choices(options: Mapping[str, Any] | None) -> Choices:
     """Checked options."""
@@ -208,7 +214,7 @@ def compile_graph(
     refused: dict[str, str] = {}
     while True:
         lowered = lower(module, refused)
-        if lowered.elsewhere and chosen.fallback is None:
+        if lowered.elsewhere and not chosen.policy.peer_for(None):
             raise Unsupported(lowered.elsewhere)
         if shop is None:
             break
@@ -236,7 +242,7 @@ def _whole(
     function: Callable[..., Any], chosen: Choices, reason: str
 ) -> tuple[Callable[..., Any], GraphReport]:
     """The function itself, for a reason that concerns all of it."""
-    if chosen.fallback is None:
+    if not chosen.policy.peer_for(None):
         raise Unsupported([Elsewhere("the whole graph", "", reason)])
     return function, GraphReport((), (), reason)
 
