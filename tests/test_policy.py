@@ -28,19 +28,21 @@ from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import SearchStatus
 from perfdojo_sdk.models import optimise as building
-from perfdojo_sdk.models import peers
+from perfdojo_sdk.models import peers, racing, torch_peer
 from perfdojo_sdk.models.accuracy import in_double, measured, saved_graph
 from perfdojo_sdk.models.budget import Budget
+from perfdojo_sdk.models.manifest import ModelManifest
 from perfdojo_sdk.models.policy import Policy
 from perfdojo_sdk.models.torch_peer import TABLE
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.verify import double
 
 RUNTIME = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="ONNX Runtime is not installed")
-N = 40
+N = 16
 DRAW = np.random.default_rng(0)
 W1, W2 = ((DRAW.standard_normal((N, N)) / 10).astype(np.float32) for _ in range(2))
 X = DRAW.standard_normal((N, N)).astype(np.float32)
+V = DRAW.standard_normal((40, 40)).astype(np.float32)
 
 
 def node(op: str, inputs: str, outputs: str, **more: Any) -> Any:
@@ -247,25 +249,25 @@ def test_a_peer_has_to_be_clearly_faster() -> None:
 
 def cases() -> dict[str, tuple[Any, list[Any]]]:
     """A node for each row of the table whose results are no random numbers, and its operands."""
-    pair, truth = [X[:3, :4], X[3:6, :4] + 2], [X[:3, :4] > 0, X[3:6, :4] > 0]
-    image, kernel = X[:32].reshape(1, 4, 8, N)[..., :9], X[:6, :36].reshape(6, 4, 3, 3)
-    one: dict[str, list[Any]] = {op: [np.abs(X[:3, :4]) + 0.1] for op in ("Log", "Sqrt", "Reciprocal")}
+    pair, truth = [V[:3, :4], V[3:6, :4] + 2], [V[:3, :4] > 0, V[3:6, :4] > 0]
+    image, kernel = V[:32].reshape(1, 4, 8, 40)[..., :9], V[:6, :36].reshape(6, 4, 3, 3)
+    one: dict[str, list[Any]] = {op: [np.abs(V[:3, :4]) + 0.1] for op in ("Log", "Sqrt", "Reciprocal")}
     rest: dict[str, tuple[list[Any], dict[str, Any]]] = {
         **{op: (pair, {}) for op in ("Add", "Sub", "Mul", "Div", "Equal", "Greater", "Less")},
         **{op: (truth, {}) for op in ("And", "Or")},
         "Not": (truth[:1], {}),
-        "MatMul": ([X[:3, :4], X[:4, :5]], {}),
+        "MatMul": ([V[:3, :4], V[:4, :5]], {}),
         "Where": ([truth[0], *pair], {}),
-        "Gemm": ([X[:4, :3], X[:5, :4], X[0, :5]], {"alpha": 0.5, "beta": 2.0, "transA": 1, "transB": 1}),
+        "Gemm": ([V[:4, :3], V[:5, :4], V[0, :5]], {"alpha": 0.5, "beta": 2.0, "transA": 1, "transB": 1}),
         "Conv": (
-            [image, kernel, X[0, :6]],
+            [image, kernel, V[0, :6]],
             {"pads": [1, 0, 2, 1], "strides": [1, 2], "dilations": [2, 1], "kernel_shape": [3, 3]},
         ),
         "Softmax": (pair[:1], {"axis": 0}),
         "LogSoftmax": (pair[:1], {}),
-        "Transpose": ([X[:24].reshape(2, 3, 4, N)], {"perm": [2, 0, 3, 1]}),
+        "Transpose": ([V[:24].reshape(2, 3, 4, 40)], {"perm": [2, 0, 3, 1]}),
         "Concat": (pair, {"axis": 1}),
-        "Reshape": ([X[:3, :4], np.array([0, -1, 2])], {}),
+        "Reshape": ([V[:3, :4], np.array([0, -1, 2])], {}),
         "Cast": (pair[:1], {"to": TensorProto.INT32}),
     }
     found = {}
@@ -310,8 +312,7 @@ def test_division_of_integers_in_torch_rounds_towards_zero() -> None:
 )
 def test_random_numbers_of_torch(call: Any, low: float, high: float) -> None:
     x = np.abs(np.sin(X))
-    given = {"x": x} if call.input[0] else {}
-    del call.input[len(given) :]
+    given = {"x": x} if call.input else {}
     content = small([call], given, ["y"]).SerializeToString()
     found = np.empty((N, N), np.int64 if call.op_type == "Multinomial" else np.float32)
     peers.open_part("torch", content, "the test")(list(given.values()), [found], 1)
@@ -334,8 +335,22 @@ def test_what_the_table_lacks_is_refused(call: Any, opset: int, what: str) -> No
 # -- races
 
 
+def timed(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
+    """Have each race take these times, of ours and of the peer, once its calls have been made."""
+
+    def in_turns(*calls: Callable[[], object]) -> list[float]:
+        for call in calls:
+            call()
+        return list(times[: len(calls)])
+
+    monkeypatch.setattr(racing, "in_turns", in_turns)
+
+
 @RUNTIME
-def test_a_peer_that_is_faster_runs_what_it_wins(toy: Plugins, tmp_path: Path) -> None:
+def test_a_peer_that_is_faster_runs_what_it_wins(
+    toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 2.0, 1.0)
     nodes = [
         node("MatMul", "x w1", "p"),
         node("Flatten", "p", "f", axis=0),
@@ -375,7 +390,10 @@ def test_a_peer_that_is_faster_runs_what_it_wins(toy: Plugins, tmp_path: Path) -
 
 
 @RUNTIME
-def test_a_peer_that_is_not_faster_stays_out(toy: Plugins, tmp_path: Path) -> None:
+def test_a_peer_that_is_not_faster_stays_out(
+    toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 1.0, 0.96)
     given = small([node("Relu", "x", "y")], {"x": X[:2, :2]}, ["y"])
     given.ir_version = 10
     found = lower(given, races=True)
@@ -385,8 +403,45 @@ def test_a_peer_that_is_not_faster_stays_out(toy: Plugins, tmp_path: Path) -> No
         toy, toy.target("toy"), found.graph, tmp_path, SETTINGS, policy=policy, offers=found.sources
     )
     [race] = result.manifest.races
-    assert not race.peer and race.why and not result.manifest.parts
+    assert not race.peer and "not clearly faster" in race.why and not result.manifest.parts
     assert np.array_equal(perfdojo_sdk.load_model(tmp_path)(X[:2, :2]), np.maximum(X[:2, :2], 0))
+
+
+def product(tmp_path: Path, toy: Plugins) -> ModelManifest:
+    """One product raced against PyTorch."""
+    weights = [numpy_helper.from_array(W1, "w")]
+    found = lower(small([node("MatMul", "x w", "y")], {"x": X}, ["y"], initializer=weights), races=True)
+    assert found.graph is not None
+    return building.optimise(
+        toy,
+        toy.target("toy"),
+        found.graph,
+        tmp_path,
+        SETTINGS,
+        policy=Policy(prefer_faster="torch"),
+        offers=found.sources,
+    ).manifest
+
+
+def test_a_peer_with_other_results_stays_out(
+    toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 2.0, 1.0)
+    wrong = (lambda torch, x, a: 2 * torch.matmul(*x), frozenset[str]())
+    monkeypatch.setattr(torch_peer, "TABLE", {**TABLE, "MatMul": wrong})
+    [race] = product(tmp_path, toy).races
+    assert not race.peer and race.why == "the peer's results are others"
+
+
+def test_parts_that_make_the_model_slower_are_not_used(
+    toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timed(monkeypatch, 2.0, 1.0)
+    monkeypatch.setattr(building, "timed_models", lambda *_: [1.0, 1.5])
+    manifest = product(tmp_path, toy)
+    [race] = manifest.races
+    assert not race.peer and race.why == "the whole model is not faster" and not manifest.parts
+    assert manifest.verdict.endswith("none is used")
 
 
 # -- accuracy on data

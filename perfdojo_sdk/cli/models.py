@@ -40,11 +40,16 @@ class Read(NamedTuple):
 
 
 def lowered(
-    model: str, inputs: Inputs, policy: Policy | None = None, elsewhere: Mapping[str, str] | None = None
+    model: str,
+    inputs: Inputs,
+    policy: Policy | None = None,
+    elsewhere: Mapping[str, str] | None = None,
+    weights: Path | None = None,
 ) -> Read:
     """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it.
 
-    ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons."""
+    ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons.
+    ``weights``: a checkpoint for a module."""
     module = MODULE.fullmatch(model)
     peer = policy.fallback if policy is not None else ""
     races = policy is not None and bool(policy.prefer_faster)
@@ -55,7 +60,9 @@ def lowered(
         raise UnavailableError("PD-O043", what, hint=hint)
     try:
         if module is not None:
-            return _of_torch(Path(module["file"]), module["name"], inputs)
+            return _of_torch(Path(module["file"]), module["name"], inputs, weights)
+        if weights is not None:
+            raise typer.BadParameter("--weights is for modules, FILE.py:NAME; a file of ONNX has its own")
         from perfdojo_sdk.frontends.onnx.lowering import lower
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
@@ -70,11 +77,11 @@ def lowered(
     return Read(found.graph, rows, found.operators, found.sources)
 
 
-def _of_torch(path: Path, name: str, inputs: Inputs) -> Read:
+def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> Read:
     from perfdojo_sdk.frontends.torch.packaging import exported_file
 
     given = {n: (dtype or "f32", shape) for n, (dtype, shape) in inputs.items()}
-    made = exported_file(path, name, given)
+    made = exported_file(path, name, given, weights)
     rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
     return Read(made.graph, rows, made.operators)
 

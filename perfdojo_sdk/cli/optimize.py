@@ -36,6 +36,10 @@ def command(
         list[str] | None,
         typer.Option("--input", help="The shape of an input that the model leaves open: x=f32[8,3,224,224]."),
     ] = None,
+    weights: Annotated[
+        Path | None,
+        typer.Option(help="A checkpoint for a PyTorch module: a safetensors file, or the index of several."),
+    ] = None,
     tune: Annotated[
         int | None,
         typer.Option(
@@ -98,7 +102,7 @@ def command(
         if peer:
             require_peer(peer, option)
     inputs = inputs_of(given or [])
-    graph, refused, operators, offers = lowered(model, inputs, policy)
+    graph, refused, operators, offers = lowered(model, inputs, policy, weights=weights)
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")

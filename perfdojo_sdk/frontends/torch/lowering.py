@@ -21,7 +21,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.call import Call, Result
 from perfdojo_sdk.frontends.torch.capture import captured, share_memory, without_changes
 from perfdojo_sdk.frontends.torch.rows import row_of
-from perfdojo_sdk.graph.arrays import dtype_of
+from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Graph, Value
 from perfdojo_sdk.graph.refusals import Reason, Refused
@@ -107,7 +107,7 @@ def whole_graph(module: GraphModule, weights: Sequence[Tensor], names: Sequence[
     places = [n for n in module.graph.nodes if n.op == "placeholder"]
     for place, weight in zip(places, weights, strict=False):
         if place.users:
-            walk.values[place] = constant(walk.builder, weight)
+            walk.values[place] = packaged_weight(walk.builder, weight)
     for place, title in zip(places[len(weights) :], names, strict=True):
         walk.values[place] = _inputs_like(walk.builder, title, place.meta.get("val"))
     for node in module.graph.nodes:
@@ -299,6 +299,17 @@ def constant(builder: Builder, tensor: Tensor) -> Value:
     array = data.numpy().copy()
     assert dtype_of(array) is not None, "the dtype was checked above"
     return builder.constant(array)
+
+
+def packaged_weight(builder: Builder, tensor: Tensor) -> Value:
+    """A weight as a constant of a package, in its own dtype: the bits of bf16 are read as they are."""
+    if tensor.dtype != torch.bfloat16:
+        return constant(builder, tensor)
+    bits = tensor.detach().contiguous().view(torch.int16).numpy().copy()
+    try:
+        return builder.constant(bits.view(numpy_dtype("bf16")))
+    except ImportError:
+        raise Refused(Reason.DTYPE, "weights of bfloat16", "pip install ml_dtypes") from None
 
 
 # -- the second try: PyTorch's decompositions ---------------------------------------------------------

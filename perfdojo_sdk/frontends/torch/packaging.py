@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,7 +15,9 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
-from perfdojo_sdk.graph.graph import Graph, Shape
+from perfdojo_sdk.graph.arrays import dtype_of
+from perfdojo_sdk.graph.graph import Array, Graph, Shape
+from perfdojo_sdk.models.checkpoints import read_checkpoint
 
 
 @dataclass(frozen=True)
@@ -26,9 +29,14 @@ class Exported:
     operators: Mapping[str, int] = field(default_factory=dict)
 
 
-def exported_file(path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]]) -> Exported:
-    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes."""
+def exported_file(
+    path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]], weights: Path | None = None
+) -> Exported:
+    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes;
+    ``weights``: a checkpoint, whose tensors take the place of the module's."""
     net = network(path, name)
+    if weights is not None:
+        load_weights(net, weights)
     names = input_names(net)
     unknown = [n for n in inputs if n not in names]
     if unknown:
@@ -40,6 +48,28 @@ def exported_file(path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]]
         hint = f"give it: --input '{missing}=f32[SIZES]'"
         raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
     return exported(net, [(n, *inputs[n]) for n in given], f"{path.stem}_{name}")
+
+
+def load_weights(net: torch.nn.Module, checkpoint: Path) -> None:
+    """Put the tensors of a checkpoint in place of a module's, in their own dtypes; :class:`ModuleError` if they
+    are not those of the module."""
+    found = {name: _tensor(array) for name, array in read_checkpoint(checkpoint).items()}
+    try:
+        net.load_state_dict(found, assign=True)
+    except RuntimeError as error:
+        why = " ".join(str(error).split())[:500]
+        raise ModuleError("PD-O046", f"{checkpoint} is no checkpoint of this module", why=why) from None
+    net.requires_grad_(False).eval()
+
+
+def _tensor(array: Array) -> Tensor:
+    """A tensor of its own with the elements of an array."""
+    dtype = dtype_of(array)
+    if dtype not in TORCH_DTYPES:
+        raise ModuleError("PD-O046", f"PyTorch has no tensors of {dtype or array.dtype}")
+    if dtype == "bf16":
+        return torch.from_numpy(np.array(array.view(np.int16))).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
 
 
 def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], name: str = "model") -> Exported:
