@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.kernels.selection import Kernel
-from perfdojo_sdk.library.build import Observer
+from perfdojo_sdk.library.build import Observer, Own
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.tuning import SearchStatus
@@ -573,22 +574,29 @@ def test_a_budget_is_shared_by_parts_of_the_time() -> None:
     }
 
 
-def test_the_share_of_a_kernel_is_searched_once(toy: Plugins, tmp_path: Path) -> None:
+def test_each_kernel_is_searched_with_its_share(
+    toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = lower(small([node("Relu", "x", "y")], {"x": X[:4, :8]}, ["y"])).graph
     assert graph is not None
+    [kernel] = building.kernels_of(graph)
+    shares: list[Any] = []
+    real = building.build_library
+
+    def build(*given: Any, own: Any = None, **more: Any) -> Any:
+        shares.append(own)
+        return real(*given, own=own if len(shares) == 2 else None, **more)
+
+    monkeypatch.setattr(building, "build_library", build)
+    rounds: list[int] = []
 
     class Watch(Observer):
         def round(self, kernel: Kernel, status: SearchStatus) -> None:
             rounds.append(status.evaluations)
 
-    rounds: list[int] = []
-    first = building.optimise(
-        toy, toy.target("toy"), graph, tmp_path, SETTINGS, Watch(), budget=Budget(evaluations=5)
-    )
-    assert first.library is not None and first.library.manifest is not None
-    assert rounds and max(rounds) <= 5
-    rounds.clear()
-    building.optimise(
-        toy, toy.target("toy"), graph, tmp_path, SETTINGS, Watch(), budget=Budget(evaluations=5)
-    )
-    assert not rounds
+    for _ in range(2):
+        building.optimise(
+            toy, toy.target("toy"), graph, tmp_path, SETTINGS, Watch(), budget=Budget(evaluations=2)
+        )
+    own = {kernel.name: Own(replace(SETTINGS, search="auto", evaluations=2))}
+    assert shares == [None, own, None, own] and rounds and max(rounds) <= 2

@@ -51,8 +51,8 @@ def exported_file(
 
 
 def load_weights(net: torch.nn.Module, checkpoint: Path) -> None:
-    """Put the tensors of a checkpoint in place of a module's, in their own dtypes; :class:`ModuleError` if they
-    are not those of the module."""
+    """Put the tensors of a checkpoint in place of a module's, in their own dtypes; :class:`ModuleError` if
+    they are not those of the module."""
     found = {name: _tensor(array) for name, array in read_checkpoint(checkpoint).items()}
     try:
         net.load_state_dict(found, assign=True)
