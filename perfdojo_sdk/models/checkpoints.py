@@ -1,7 +1,7 @@
 """Checkpoints: tensors in one safetensors file, or in several that an index names.
 
-Data is mapped, never unpickled, and keeps its dtype. The index is JSON with ``weight_map``, from the name of a
-tensor to the file beside it that has it.
+Data is mapped, never unpickled, and keeps its dtype. The index is JSON with ``weight_map``, from the name
+of a tensor to the file beside it that has it.
 """
 
 from __future__ import annotations
