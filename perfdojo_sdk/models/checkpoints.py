@@ -19,7 +19,7 @@ MOST_FILES = 4096
 
 
 def read_checkpoint(path: Path) -> dict[str, Array]:
-    """The tensors by their names; :class:`LibraryError` if the files are none, or are not as the index says."""
+    """The tensors by their names; :class:`LibraryError` if the files are none, or not as the index says."""
     if path.suffix != ".json":
         return read_tensors(path, path.parent)
     try:
