@@ -19,6 +19,11 @@ if TYPE_CHECKING:
     from perfdojo_sdk.models.model import Model
 
 
+def is_package(folder: Path) -> bool:
+    """True if a folder holds a model that was built."""
+    return (folder / "model.json").is_file()
+
+
 def verify_model(
     folder: Path, data: Path | None, original: str | None, most: float, threads: int, as_json: bool
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
-from perfdojo_sdk.cli.model_accuracy import verify_model
+from perfdojo_sdk.cli.model_accuracy import is_package, verify_model
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import MAX_THREADS
@@ -52,7 +52,7 @@ def command(
     many along a new first axis. The exit code is 4 if an error is larger than allowed, or an integer another
     one.
     """
-    if data is not None or Path(source).is_dir():
+    if data is not None or is_package(Path(source)):
         verify_model(Path(source), data, original, most, threads, as_json)
         return
     plugins = plugins_for(source, target)

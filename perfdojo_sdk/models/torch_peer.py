@@ -98,7 +98,8 @@ _SAME = {
     "Abs": "abs", "Neg": "neg", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Relu": "relu", "Erf": "erf",
     "Sigmoid": "sigmoid", "Tanh": "tanh", "Floor": "floor", "Ceil": "ceil", "Sin": "sin", "Cos": "cos",
     "Not": "logical_not", "Reciprocal": "reciprocal", "Add": "add", "Sub": "sub", "Mul": "mul", "Equal": "eq",
-    "MatMul": "matmul", "Greater": "gt", "Less": "lt", "And": "logical_and", "Or": "logical_or", "Where": "where",
+    "MatMul": "matmul", "Greater": "gt", "Less": "lt", "And": "logical_and", "Or": "logical_or",
+    "Where": "where",
 }  # fmt: skip
 #: Operator -> its function, and the attributes that it knows.
 TABLE: Mapping[str, tuple[Function, frozenset[str]]] = {
