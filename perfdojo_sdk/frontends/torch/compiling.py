@@ -182,7 +182,7 @@ class Choices:
 
     @property
     def policy(self) -> Policy:
-        """What has no kernel runs in PyTorch, unless that is refused."""
+        """The policy about PyTorch as a peer: it runs parts without kernels, unless that is refused."""
         return Policy(fallback="torch" if self.fallback else "")
 
 
