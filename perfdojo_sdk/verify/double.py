@@ -24,7 +24,7 @@ from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.reduced import statement_instances
 from perfdojo_sdk.verify.reference_c import WIDE, reference
-from perfdojo_sdk.verify.references import LARGE_FLAGS, compiled
+from perfdojo_sdk.verify.references import LARGE_FLAGS, compiled, value_of
 
 #: Float dtypes whose arrays become f64. Floats of eight bits and less are codes, and stay.
 WIDENED = ("f32", "f16", "bf16")
@@ -64,6 +64,6 @@ def run_in_double(program: Program, inputs: Sequence[Array]) -> list[Array]:
     found = []
     for name in wide.outputs:
         buffer = wide.buffer_of[name]
-        made = result.outputs[f"{name}_v"][0]
+        made = result.outputs[value_of(name)][0]
         found.append(made.astype(numpy_dtype(buffer.dtype)).reshape(buffer.shape))
     return found

@@ -139,7 +139,7 @@ class References:
             if rows is not None and whole:
                 pieces.append(Piece(name, Expected(own[0], *own), dtype=dtype))
                 own = [None if part is None else rows_of(part, rows, dimensions) for part in own]
-            pieces.append(Piece(name, Expected(wide[f"{name}_v"], *own), rows, dimensions, sets, dtype))
+            pieces.append(Piece(name, Expected(wide[value_of(name)], *own), rows, dimensions, sets, dtype))
         return Outcome(tuple(pieces), float(max(np.max(wide[PEAK]), np.max(bounded[PEAK]))))
 
     def choose_rows(self, instances: int) -> Array:
@@ -192,6 +192,11 @@ class References:
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def value_of(name: str) -> str:
+    """The array of a reference that has the values of an output."""
+    return f"{name}_v"
 
 
 def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:
