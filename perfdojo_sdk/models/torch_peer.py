@@ -47,7 +47,9 @@ def _conv(torch: Any, x: Sequence[Any], a: Attributes) -> Any:
 
 
 def _divided(torch: Any, x: Sequence[Any], a: Attributes) -> Any:
-    return torch.div(*x) if x[0].is_floating_point() else torch.div(*x, rounding_mode="trunc")
+    if x[0].is_floating_point():
+        return torch.div(*x)
+    return (x[0] - torch.fmod(*x)) // x[1]  # towards zero
 
 
 def _shaped(torch: Any, x: Sequence[Any], a: Attributes) -> Any:
@@ -94,16 +96,19 @@ def _dtype(torch: Any, element: int) -> Any:
     return torch.from_numpy(np.empty(0, helper.tensor_dtype_to_np_dtype(element))).dtype
 
 
-_SAME = {
-    "Abs": "abs", "Neg": "neg", "Exp": "exp", "Log": "log", "Sqrt": "sqrt", "Relu": "relu", "Erf": "erf",
-    "Sigmoid": "sigmoid", "Tanh": "tanh", "Floor": "floor", "Ceil": "ceil", "Sin": "sin", "Cos": "cos",
-    "Not": "logical_not", "Reciprocal": "reciprocal", "Add": "add", "Sub": "sub", "Mul": "mul", "Equal": "eq",
-    "MatMul": "matmul", "Greater": "gt", "Less": "lt", "And": "logical_and", "Or": "logical_or",
-    "Where": "where",
+#: Operators whose functions have their names in small letters, and those that have others.
+_SAME = (
+    "Abs", "Neg", "Exp", "Log", "Sqrt", "Relu", "Erf", "Sigmoid", "Tanh", "Floor", "Ceil", "Sin", "Cos",
+    "Reciprocal", "Add", "Sub", "Mul", "MatMul", "Where",
+)  # fmt: skip
+_OTHERS = {
+    "Equal": "eq", "Greater": "gt", "Less": "lt", "Not": "logical_not", "And": "logical_and",
+    "Or": "logical_or",
 }  # fmt: skip
 #: Operator -> its function, and the attributes that it knows.
 TABLE: Mapping[str, tuple[Function, frozenset[str]]] = {
-    **{op: (_plain(name), frozenset()) for op, name in _SAME.items()},
+    **{op: (_plain(op.lower()), frozenset()) for op in _SAME},
+    **{op: (_plain(name), frozenset()) for op, name in _OTHERS.items()},
     "Identity": (lambda torch, x, a: x[0], frozenset()),
     "Div": (_divided, frozenset()),
     "Gemm": (_gemm, frozenset({"alpha", "beta", "transA", "transB"})),
