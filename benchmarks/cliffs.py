@@ -64,11 +64,11 @@ class Race:
         planned = plan(program, self.rules, self.target)
         row["plan_s"] = time.perf_counter() - begin
         row["left"] = [f"{d.place}: {d.choice}: {d.reason}" for d in planned.decisions if "left" in d.choice]
-        artifacts = [self._compiled(game) for game in planned.games or (Trace(program),)]
+        artifacts = [self.compiled(game) for game in planned.games or (Trace(program),)]
         works = [artifact for artifact in artifacts if isinstance(artifact, Artifact)]
         if not works:
             return {**row, "problem": f"nothing compiles: {artifacts[0]}"}
-        first = [(self._ours(artifact), artifact) for artifact in works]
+        first = [(self.seconds(artifact), artifact) for artifact in works]
         _, fastest = min(first, key=lambda found: found[0])
         inputs = self._inputs(made)
         problem = self._difference(made, fastest, inputs)
@@ -76,7 +76,7 @@ class Race:
             return {**row, "problem": problem}
         peers = self._peers(made, inputs)
         rounds = [
-            (self._ours(fastest), {n: self._peer(call) for n, call in peers.items()})
+            (self.seconds(fastest), {n: self.peer_seconds(call) for n, call in peers.items()})
             for _ in range(self.rounds)
         ]
         row["ours_ms"] = median(ours for ours, _ in rounds) * 1e3
@@ -85,11 +85,14 @@ class Race:
         row["ratio"] = median(min(times.values()) / ours for ours, times in rounds)
         return row
 
-    def _compiled(self, game: Trace) -> Artifact | Failure:
+    def compiled(self, game: Trace) -> Artifact | Failure:
         return self.runner.compile(self.generator.generate(game.program, "pd_cliff"))
 
-    def _ours(self, artifact: Artifact) -> float:
-        request = RunRequest(threads=self.threads, repeats=50, want_outputs=False, budget_s=0.2, cold=False)
+    def seconds(self, artifact: Artifact, inputs: Mapping[str, np.ndarray[Any, Any]] | None = None) -> float:
+        """The time of a call, warm; infinite if it does not run."""
+        request = RunRequest(
+            inputs=inputs, threads=self.threads, repeats=50, want_outputs=False, budget_s=0.2, cold=False
+        )
         found = self.runner.run(artifact, request)
         return median(found.seconds) if isinstance(found, Measurement) else math.inf
 
@@ -125,7 +128,7 @@ class Race:
                 print(f"torch.compile fails: {error}"[:200], file=sys.stderr)
         return peers
 
-    def _peer(self, call: Callable[[], Any]) -> float:
+    def peer_seconds(self, call: Callable[[], Any]) -> float:
         times, end = list[float](), time.perf_counter() + 0.1
         with self.torch.no_grad():
             call()

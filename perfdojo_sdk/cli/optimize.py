@@ -45,8 +45,8 @@ def command(
         bool,
         typer.Option(
             "--freeze",
-            help="Compute constants now, and fold scales such as batch normalisation into weights: declared"
-            " laws, in float64, rounded once.",
+            help="Compute constants now, fold scales such as batch normalisation into weights, leave out"
+            " products with weights of zero: declared laws, in float64, rounded once.",
         ),
     ] = False,
     most: Annotated[

@@ -86,7 +86,7 @@ class _Line(NamedTuple):
     shift: Array
 
 
-class _Sum(NamedTuple):
+class Sum(NamedTuple):
     """A kernel that is one sum of products of an input and a weight, from 0 or a bias on."""
 
     target: Access
@@ -132,7 +132,7 @@ def _next_fold(graph: Graph) -> tuple[Graph, Fold] | None:
 
 def _folded_pair(graph: Graph, maker: Node, user: Node, name: str) -> tuple[Graph, Fold] | None:
     """One kernel for a sum and the scale and shift behind it; None where they are no such pair."""
-    total, steps = _sum_of(graph, maker), _steps_of(user.program)
+    total, steps = sum_of(graph, maker), _steps_of(user.program)
     if total is None or steps is None or graph.values[name].dtype not in DTYPES:
         return None
     array = user.program.inputs[user.inputs.index(name)]
@@ -151,7 +151,8 @@ def _folded_pair(graph: Graph, maker: Node, user: Node, name: str) -> tuple[Grap
     return _with_weights(graph, maker, user, total, line, level)
 
 
-def _sum_of(graph: Graph, node: Node) -> _Sum | None:
+def sum_of(graph: Graph, node: Node) -> Sum | None:
+    """The node as one sum of products with a constant; None if it is none."""
     program = node.program
     leaves = [leaf.statement for tree in program.body for leaf in tree.leaves]
     if len(program.body) != 1 or len(leaves) != 2 or len(node.outputs) != 1:
@@ -169,7 +170,7 @@ def _sum_of(graph: Graph, node: Node) -> _Sum | None:
     bias = start.value.access.array if isinstance(start.value, Read) else ""
     if not zero and (not bias or graph.home(values[bias]) not in graph.constants):
         return None
-    return _Sum(step.target, constant[0].array, constant[0], start, bias)
+    return Sum(step.target, constant[0].array, constant[0], start, bias)
 
 
 def _steps_of(program: Program) -> _Steps | None:
@@ -254,7 +255,7 @@ def _combined(name: str, lines: list[_Line]) -> _Line | None:
 
 
 def _with_weights(
-    graph: Graph, maker: Node, user: Node, total: _Sum, line: _Line, level: int | None
+    graph: Graph, maker: Node, user: Node, total: Sum, line: _Line, level: int | None
 ) -> tuple[Graph, Fold] | None:
     """The graph with new weights and bias for the sum, which then writes what its steps wrote."""
     values = dict(zip(maker.program.inputs, maker.inputs, strict=True))
@@ -305,7 +306,7 @@ def _with_weights(
     return replace(graph, nodes=nodes, values={**graph.values, **new}, constants=constants), fold
 
 
-def _channel(total: _Sum, level: int | None) -> AffineExpr | None:
+def _channel(total: Sum, level: int | None) -> AffineExpr | None:
     """The subscript of the sum that chooses a channel: that of the steps, or of the bias; None without."""
     if level is not None:
         return total.target.subscripts[level]
@@ -313,7 +314,7 @@ def _channel(total: _Sum, level: int | None) -> AffineExpr | None:
     return places[0] if len(places) == 1 and places[0] in total.target.subscripts else None
 
 
-def _with_bias(program: Program, total: _Sum, form: AffineExpr, channels: int) -> tuple[Program, str]:
+def _with_bias(program: Program, total: Sum, form: AffineExpr, channels: int) -> tuple[Program, str]:
     """The program of a sum that starts at a new input."""
     name = fresh("bias", program.names)
     dtype = program.buffer_of[total.target.array].dtype

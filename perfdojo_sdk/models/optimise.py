@@ -25,6 +25,7 @@ from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
+from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.arrays import ArgumentValueError
@@ -130,8 +131,9 @@ def optimise(
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
-    with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
-    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
+    with the graph as it was given. ``freeze``: constants are computed now, scales of sums folded into
+    weights (:mod:`perfdojo_sdk.graph.folding`), and weights that are zero left out
+    (:mod:`perfdojo_sdk.graph.sparsity`); the manifest declares each. ``max_memory``: bytes that a call
     may need; a model that needs more is refused, before anything is built if that is known by then.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
@@ -142,7 +144,7 @@ def optimise(
     if refused:
         raise refused[0][1]
     given, graph = graph, without_duplicates(graph)
-    graph, folds = folded(graph) if freeze else (graph, ())
+    graph, folds = frozen(graph) if freeze else (graph, ())
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
     if freeze:
@@ -182,6 +184,13 @@ def optimise(
         "checks": perf_counter() - packaged,
     }
     return ModelResult(directory, manifest, result, memory, checks, peak, seconds)
+
+
+def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
+    """The graph in which the values of constants are used, and the laws by which they are."""
+    graph, floats = folded(graph)
+    graph, zeros = with_zeros_left_out(graph)
+    return graph, (*floats, *zeros)
 
 
 def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:

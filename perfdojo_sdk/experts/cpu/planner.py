@@ -12,6 +12,7 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 from __future__ import annotations
 
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
@@ -19,7 +20,7 @@ from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.parts import part, replay
+from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
