@@ -9,8 +9,6 @@ peer / ours in the same round. Times are measured, warm. Nothing is verified her
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,9 +17,7 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cliff.programs import Case
-from benchmarks.cliffs import Race
-from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.plugins import load_plugins
+from benchmarks.cliff.race import beside_eager, contest
 
 #: Name -> heads, heads of keys and values, rows, columns, size of a head, causal.
 SHAPES: dict[str, tuple[int, int, int, int, int, bool]] = {
@@ -70,31 +66,5 @@ def attention(heads: int, groups: int, rows: int, columns: int, size: int, causa
     return made
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="best")
-    parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    plugins = load_plugins()
-    race = Race(plugins, plugins.require(options.target), options.threads, options.rounds, False)
-    rows = []
-    for name, shape in SHAPES.items():
-        if options.only in name:
-            row = {"shape": name, **race.row(attention(*shape))}
-            rows.append(row)
-            figures = row.get("problem") or "{ours_ms:9.3f} ms {eager_ms:9.3f} ms {ratio:6.2f}".format(**row)
-            print(f"{name:12} {figures}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except DojoError as error:
-        print(error.render(), file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(contest(__doc__, SHAPES, lambda race, name: race.row(attention(*SHAPES[name])), beside_eager))

@@ -10,9 +10,6 @@ is verified here but that results agree.
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +20,8 @@ if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.cliff.programs import Case
-from benchmarks.cliffs import Race
-from perfdojo_sdk.core.errors import DojoError
+from benchmarks.cliff.race import beside_eager, contest
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.plugins import load_plugins
 
 
 @dataclass
@@ -151,36 +146,5 @@ LAYERS: dict[str, Callable[[], Layer]] = {
     ),
 }  # fmt: skip
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="best")
-    parser.add_argument("--only", default="", help="layers whose name contains this")
-    parser.add_argument("--compile", action="store_true", help="race torch.compile, too")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    plugins = load_plugins()
-    race = Race(plugins, plugins.require(options.target), options.threads, options.rounds, options.compile)
-    rows = []
-    for name, made in LAYERS.items():
-        if options.only in name:
-            row = {"layer": name, **race.row(made())}
-            rows.append(row)
-            figures = row.get("problem") or "{ours_ms:9.3f} ms {eager_ms:9.3f} ms {ratio:6.2f}".format(**row)
-            print(f"{name:20} {figures}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    elif ratios:
-        print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.2f} of {len(ratios)} layers")
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except DojoError as error:
-        print(error.render(), file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(contest(__doc__, LAYERS, lambda race, name: race.row(LAYERS[name]()), beside_eager))

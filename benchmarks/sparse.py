@@ -12,8 +12,6 @@ compared with those of float64. What keeps too many products stays dense.
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -25,8 +23,7 @@ import numpy as np
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cliffs import Race
-from perfdojo_sdk.core.errors import DojoError
+from benchmarks.cliff.race import Race, contest
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.experts.cpu.planner import plan
@@ -36,7 +33,6 @@ from perfdojo_sdk.graph.operators import contractions, convolutions
 from perfdojo_sdk.graph.running import run_graph
 from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
-from perfdojo_sdk.plugins import load_plugins
 
 Array = np.ndarray[Any, Any]
 
@@ -70,78 +66,6 @@ CONVOLUTIONS = {
 }
 
 
-class Contest:
-    """One target and its peers."""
-
-    def __init__(self, race: Race) -> None:
-        self.race = race
-
-    def product(self, pattern: str) -> dict[str, Any]:
-        """The row of a product."""
-        import torch
-        from scipy import sparse
-
-        rng = np.random.default_rng(3)
-        rows, terms, columns = SIZES
-        x = rng.standard_normal((rows, terms)).astype(np.float32)
-        w = (rng.standard_normal((terms, columns)) * PATTERNS[pattern](rng)).astype(np.float32)
-        b = Builder()
-        graph = b.graph({"y": contractions.matmul(b, b.input("x", x.shape, "f32"), b.constant(w))})
-        matrix, turned = sparse.csr_matrix(w.T), np.ascontiguousarray(x.T)
-        tensors = [torch.from_numpy(each) for each in (x, w, turned)]
-        compressed = tensors[1].t().contiguous().to_sparse_csr()
-        peers: dict[str, Callable[[], Any]] = {
-            "scipy": lambda: matrix @ turned,
-            "torch sparse": lambda: compressed @ tensors[2],
-            "torch dense": lambda: tensors[0] @ tensors[1],
-        }
-        try:
-            import sparse_dot_mkl
-
-            peers["mkl"] = lambda: sparse_dot_mkl.dot_product_mkl(matrix, turned)
-        except ImportError:
-            pass
-        return self.row(graph, x, x.astype(np.float64) @ w.astype(np.float64), peers)
-
-    def convolution(self, name: str) -> dict[str, Any]:
-        """The row of a convolution, whose only peer is dense."""
-        import torch
-
-        channels, filters, size, window = CONVOLUTIONS[name]
-        rng = np.random.default_rng(4)
-        x = rng.standard_normal((1, channels, size, size)).astype(np.float32)
-        w = rng.standard_normal((filters, channels, window, window)).astype(np.float32)
-        w *= rng.random(w.shape) < 0.1
-        b, pad = Builder(), window // 2
-        image = b.input("x", x.shape, "f32")
-        made = convolutions.conv(b, image, b.constant(w), None, (1, 1), (1, 1), (pad,) * 4, "NOTSET", 1)
-        tensors = [torch.from_numpy(each) for each in (x, w)]
-        conv = torch.nn.functional.conv2d
-        wanted = conv(tensors[0].double(), tensors[1].double(), padding=pad).numpy()
-        return self.row(b.graph({"y": made}), x, wanted, {"torch dense": lambda: conv(*tensors, padding=pad)})
-
-    def row(
-        self, graph: Graph, x: Array, wanted: Array, peers: Mapping[str, Callable[[], Any]]
-    ) -> dict[str, Any]:
-        """Times of a graph with and without its zeros, and of the peers."""
-        less, folds = with_zeros_left_out(graph)
-        ours, dense = Kernels(self.race, less, x), Kernels(self.race, graph, x)
-        for name, got in (("sparse", ours.results), ("dense", dense.results)):
-            error = float(np.abs(got - wanted).max() / np.abs(wanted).max())
-            if error > 1e-5:
-                return {"problem": f"the {name} result differs by {error:.2g} of the largest value"}
-        rounds = [
-            {"ours": ours.seconds(), "our dense": dense.seconds()}
-            | {name: self.race.peer_seconds(call) for name, call in peers.items()}
-            for _ in range(self.race.rounds)
-        ]
-        return {
-            "fold": folds[0].what if folds else "dense",
-            "ours_ms": median(each["ours"] for each in rounds) * 1e3,
-            "ratios": {n: median(each[n] / each["ours"] for each in rounds) for n in ("our dense", *peers)},
-        }
-
-
 class Kernels:
     """The kernels of a graph, compiled, with the arrays that each of them is called with."""
 
@@ -165,33 +89,82 @@ class Kernels:
         return [found.outputs[name] for name in program.outputs]
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="best")
-    parser.add_argument("--only", default="", help="rows whose name contains this")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    plugins = load_plugins()
-    contest = Contest(Race(plugins, plugins.require(options.target), options.threads, options.rounds, False))
-    rows = []
-    for name in (*PATTERNS, *CONVOLUTIONS):
-        if options.only not in name:
-            continue
-        row = {"name": name, **(contest.product if name in PATTERNS else contest.convolution)(name)}
-        rows.append(row)
-        ratios = ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in row.get("ratios", {}).items())
-        words = row.get("problem") or f"{row['ours_ms']:8.3f} ms; peer / ours: {ratios}"
-        print(f"{name:24} {words}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    return 0
+def product(race: Race, pattern: str) -> dict[str, Any]:
+    """The row of a product."""
+    import torch
+    from scipy import sparse
+
+    rng = np.random.default_rng(3)
+    rows, terms, columns = SIZES
+    x = rng.standard_normal((rows, terms)).astype(np.float32)
+    w = (rng.standard_normal((terms, columns)) * PATTERNS[pattern](rng)).astype(np.float32)
+    b = Builder()
+    graph = b.graph({"y": contractions.matmul(b, b.input("x", x.shape, "f32"), b.constant(w))})
+    matrix, turned = sparse.csr_matrix(w.T), np.ascontiguousarray(x.T)
+    tensors = [torch.from_numpy(each) for each in (x, w, turned)]
+    compressed = tensors[1].t().contiguous().to_sparse_csr()
+    peers: dict[str, Callable[[], Any]] = {
+        "scipy": lambda: matrix @ turned,
+        "torch sparse": lambda: compressed @ tensors[2],
+        "torch dense": lambda: tensors[0] @ tensors[1],
+    }
+    try:
+        import sparse_dot_mkl
+
+        peers["mkl"] = lambda: sparse_dot_mkl.dot_product_mkl(matrix, turned)
+    except ImportError:
+        pass
+    return raced(race, graph, x, x.astype(np.float64) @ w.astype(np.float64), peers)
+
+
+def convolution(race: Race, name: str) -> dict[str, Any]:
+    """The row of a convolution, whose only peer is dense."""
+    import torch
+
+    channels, filters, size, window = CONVOLUTIONS[name]
+    rng = np.random.default_rng(4)
+    x = rng.standard_normal((1, channels, size, size)).astype(np.float32)
+    w = rng.standard_normal((filters, channels, window, window)).astype(np.float32)
+    w *= rng.random(w.shape) < 0.1
+    b, pad = Builder(), window // 2
+    image = b.input("x", x.shape, "f32")
+    made = convolutions.conv(b, image, b.constant(w), None, (1, 1), (1, 1), (pad,) * 4, "NOTSET", 1)
+    tensors = [torch.from_numpy(each) for each in (x, w)]
+    conv = torch.nn.functional.conv2d
+    wanted = conv(tensors[0].double(), tensors[1].double(), padding=pad).numpy()
+    return raced(race, b.graph({"y": made}), x, wanted, {"torch dense": lambda: conv(*tensors, padding=pad)})
+
+
+def raced(
+    race: Race, graph: Graph, x: Array, wanted: Array, peers: Mapping[str, Callable[[], Any]]
+) -> dict[str, Any]:
+    """Times of a graph with and without its zeros, and of the peers."""
+    less, folds = with_zeros_left_out(graph)
+    ours, dense = Kernels(race, less, x), Kernels(race, graph, x)
+    for name, got in (("sparse", ours.results), ("dense", dense.results)):
+        error = float(np.abs(got - wanted).max() / np.abs(wanted).max())
+        if error > 1e-5:
+            return {"problem": f"the {name} result differs by {error:.2g} of the largest value"}
+    rounds = [
+        {"ours": ours.seconds(), "our dense": dense.seconds()}
+        | {name: race.peer_seconds(call) for name, call in peers.items()}
+        for _ in range(race.rounds)
+    ]
+    return {
+        "fold": folds[0].what if folds else "dense",
+        "ours_ms": median(each["ours"] for each in rounds) * 1e3,
+        "ratios": {n: median(each[n] / each["ours"] for each in rounds) for n in ("our dense", *peers)},
+    }
+
+
+def row(race: Race, name: str) -> dict[str, Any]:
+    return product(race, name) if name in PATTERNS else convolution(race, name)
+
+
+def text(row: dict[str, Any]) -> str:
+    ratios = ", ".join(f"{peer} {ratio:.2f}" for peer, ratio in row["ratios"].items())
+    return f"{row['ours_ms']:8.3f} ms; peer / ours: {ratios}"
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except DojoError as error:
-        print(error.render(), file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(contest(__doc__, (*PATTERNS, *CONVOLUTIONS), row, text))
