@@ -12,37 +12,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cliff.programs import Case
+from benchmarks.cliff.programs import KernelCase
 from benchmarks.cliff.race import beside_eager, contest
-from perfdojo_sdk.core.program import Program
-
-
-@dataclass
-class Layer(Case):
-    """A case whose program is given."""
-
-    given: Program | None = None
-
-    @property
-    def program(self) -> Program:
-        assert self.given
-        return self.given
-
-    @property
-    def text(self) -> str:
-        return self.program.text
 
 
 def _layer(
     operator: str, inputs: dict[str, tuple[int, ...]], function: Callable[..., Any], **attributes: Any
-) -> Layer:
+) -> KernelCase:
     """The only kernel that a node of ONNX becomes, beside ``function``, which takes PyTorch's functional
     module and the inputs by name."""
     from onnx import TensorProto, helper
@@ -63,12 +45,12 @@ def _layer(
     def call(F: Any, **tensors: Any) -> Any:
         return function(F, **{name_of[a]: t.reshape(inputs[name_of[a]]) for a, t in tensors.items()})
 
-    return Layer(operator, shapes, function=call, given=kernel.program)
+    return KernelCase(operator, shapes, function=call, given=kernel.program)
 
 
 def _conv(
     channels: int, size: int, out: int, taps: int, stride: int = 1, group: int = 1, dilation: int = 1
-) -> Layer:
+) -> KernelCase:
     pad = dilation * (taps - 1) // 2
     return _layer(
         "Conv",
@@ -78,7 +60,7 @@ def _conv(
     )  # fmt: skip
 
 
-def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad: int) -> Layer:
+def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad: int) -> KernelCase:
     return _layer(
         "ConvTranspose",
         {"x": (1, channels, size, size), "w": (channels, out, taps, taps)},
@@ -87,7 +69,7 @@ def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad:
     )  # fmt: skip
 
 
-def _gemm(m: int, n: int, k: int, turned: bool) -> Layer:
+def _gemm(m: int, n: int, k: int, turned: bool) -> KernelCase:
     return _layer(
         "Gemm",
         {"a": (m, k), "b": (n, k) if turned else (k, n), "c": (n,)},
@@ -96,11 +78,13 @@ def _gemm(m: int, n: int, k: int, turned: bool) -> Layer:
     )
 
 
-def _rows(operator: str, shape: tuple[int, ...], function: Callable[..., Any], **attributes: Any) -> Layer:
+def _rows(
+    operator: str, shape: tuple[int, ...], function: Callable[..., Any], **attributes: Any
+) -> KernelCase:
     return _layer(operator, {"x": shape}, function, **attributes)
 
 
-LAYERS: dict[str, Callable[[], Layer]] = {
+LAYERS: dict[str, Callable[[], KernelCase]] = {
     "resnet_stem": lambda: _conv(3, 224, 64, 7, 2),
     "resnet_3x3": lambda: _conv(64, 56, 64, 3),
     "resnet_1x1": lambda: _conv(256, 56, 64, 1),
