@@ -380,15 +380,19 @@ class RoundedResNet(nn.Module):
 
         steps = {name: part for name, part in net.named_modules() if isinstance(part, nn.ReLU)}
         hooks = [part.register_forward_hook(note(name)) for name, part in steps.items()]
+        means = net.head.register_forward_pre_hook(
+            lambda module, given: largest.update(head=float(given[0].max()))
+        )
         with torch.no_grad():
             net(torch.randn(1, 3, side, side))
-        for hook in hooks:
+        for hook in (*hooks, means):
             hook.remove()
         for name, part in steps.items():
             net.set_submodule(name, nn.Sequential(part, Rounded(largest[name], False)))
         for name, part in list(net.named_modules()):
             if isinstance(part, nn.Conv2d | nn.Linear):
                 net.set_submodule(name, RoundedWeights(part))
+        net.head = nn.Sequential(Rounded(largest["head"], False), net.head)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.net(self.enter(x))
@@ -506,6 +510,8 @@ def with_whole_weights(content: bytes) -> bytes:
         if node.op_type == "Constant":
             (attribute,) = node.attribute
             held[node.output[0]] = attribute.t
+        elif node.op_type == "Identity" and node.input[0] in held:  # equal arrays are exported once
+            held[node.output[0]] = held[node.input[0]]
     kept = []
     for node in model.graph.node:
         if node.op_type != "QuantizeLinear" or any(name not in held for name in node.input):
