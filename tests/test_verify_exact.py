@@ -587,47 +587,6 @@ def test_other_subscripts_pin_what_they_touch(size: int, window: int) -> None:
     assert extents(program(flipped)) == []
 
 
-PADDED = (
-    "kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64\n| y[{0}] = 0\n"
-    "| 3 y[{0}] += x[{0}+{1}-1] if {0}+{1} >= 1 and {0}+{1} <= 64"
-)
-
-
-def test_conditions_at_the_borders_of_an_array_follow_its_size() -> None:
-    """A game that splits both borders off stays one that does, on a shorter array."""
-    moves = [Move.of("split_range", "s0", at=63), Move.of("split_range", "s0.a", at=1)]
-    trace = Trace(program(PADDED)).play_all(RULES, moves)
-    reduced = reduce_trace(trace, RULES, 20)
-    small = reduced.root.buffer_of["x"].shape[0]
-    assert 4 <= small < 10 and reduced.root.buffer_of["y"].shape == (small,)
-    assert reduced.root.text == program(PADDED.replace("64", str(small))).text
-    assert [move["at"] for move in reduced.moves] == [small - 1, 1]
-    assert verify_exact_trace(reduced, DIALECT, models=1).ok
-
-
-@pytest.mark.parametrize(
-    ("condition", "size"),
-    [
-        ("{0}+{1} >= 2 and {0}+{1} <= 64", 64),
-        ("{0}+{1} >= 1 and {0}+{1} <= 60", 64),
-        ("{0}+{1} >= 1 and {0} <= 61", 64),
-    ],
-)
-def test_other_conditions_pin_what_they_count(condition: str, size: int) -> None:
-    text = PADDED.replace("{0}+{1} >= 1 and {0}+{1} <= 64", condition)
-    reduced = reduce_trace(Trace(program(text)), RULES, 20)
-    assert reduced.root.buffer_of["y"].shape == (size,)
-
-
-def test_conditions_of_strided_windows_follow() -> None:
-    text = (
-        PADDED.replace("x f32 [64]", "x f32 [127]").replace("{0}+{1}", "2*{0}+{1}").replace("<= 64", "<= 127")
-    )
-    reduced = reduce_trace(Trace(program(text)), RULES, 20)
-    assert reduced.root.buffer_of["y"].shape == (2,) and reduced.root.buffer_of["x"].shape == (3,)
-    assert verify_exact_trace(reduced, DIALECT, models=1).ok
-
-
 def test_cycles_are_looked_for_less_often_while_a_game_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Long games are kept meanwhile: looking through them again and again took most of the time."""
     usual, seen = gc.get_threshold(), list[tuple[int, ...]]()

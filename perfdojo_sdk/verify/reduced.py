@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import takewhile
 from math import prod
 from typing import TypeAlias
@@ -72,13 +71,13 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     nothing else is tried.
     """
     game = _Game(trace, rules)
-    few = with_few_rows(trace.root)
-    if few is not trace.root:
-        trace = game.replayed(trace, few, trace.moves) or trace
     if like is not None and like.large.root == trace.root:
         alike = game.replayed(trace, like.small.root, like.moves(trace))
         if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
             return alike
+    few = with_few_rows(trace.root)
+    if few is not trace.root:
+        trace = game.replayed(trace, few, trace.moves) or trace
     reduced = _smaller_root(trace, game, most_instances)
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
@@ -220,29 +219,14 @@ def _subscripts(root: Program) -> Iterator[tuple[SizeKey, AffineExpr, Path, bool
 
 
 def _counted(root: Program) -> Iterator[Path]:
-    """Scopes whose iterators take part in quotients, or in conditions that are not about the borders of an
-    array: there a size is also a number."""
+    """Scopes whose iterators take part in conditions or quotients: there a size is also a number."""
     for path, node in root.walk():
         if isinstance(node, Statement):
             forms = [q.dividend for form in _forms(node) for q, _ in form.divisions]
             indices = [i for lookup in node.lookups for i in index_values(lookup.value)]
             forms += [index.index for index in indices]
-            borders = _borders(root, node)
-            for form in (*(form for form in node.guard if form not in borders), *forms):
+            for form in (*node.guard, *forms):
                 yield from (path[: level + 1] for level in form.levels)
-
-
-def _borders(root: Program, statement: Statement) -> Mapping[AffineExpr, SizeKey | None]:
-    """Conditions that say whether a subscript of a read is within its dimension: the dimension where the
-    condition is about its upper end, which moves with its size; None at the lower end."""
-    found: dict[AffineExpr, SizeKey | None] = {}
-    for read in statement.reads:
-        buffer = root.buffer_of[read.array]
-        for k, (form, size) in enumerate(zip(read.subscripts, buffer.shape, strict=True)):
-            if not form.quotients:
-                found.setdefault(form, None)
-                found.setdefault(AffineExpr.of({}, size - 1).plus(form, -1), (buffer.name, k))
-    return {form: found[form] for form in statement.guard if form in found}
 
 
 def _forms(statement: Statement) -> Iterator[AffineExpr]:
@@ -413,8 +397,7 @@ def _skeleton(nodes: Sequence[Node]) -> tuple[object, ...]:
 
 
 def resized(root: Program, extent: Extent, size: int) -> Program:
-    """``root`` with every place of an extent set to ``size``; windows that slide over it follow, and so do
-    conditions at their borders."""
+    """``root`` with every place of an extent set to ``size``; windows that slide over it follow."""
 
     def tree(node: Node, path: Path) -> Node:
         if not isinstance(node, Scope):
@@ -428,31 +411,15 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
         return _sized(buffer, lambda k, _: size if (buffer.name, k) in extent.places else None)
 
     changed = Program(root.name, root.inputs, root.outputs, tuple(map(place, root.buffers)), body)
-    before, after, padded = _reach(root), _reach(changed), _padded(root)
+    before, after = _reach(root), _reach(changed)
 
-    def window(name: str, k: int, old: int) -> int | None:
-        """The new size of a dimension that subscripts filled, or left by as much as its borders allow."""
-        beyond = before.get((name, k), 0) - old
-        return after[name, k] - beyond if beyond == 0 or (beyond > 0 and (name, k) in padded) else None
+    def window(buffer: Buffer) -> Buffer:
+        """The buffer with dimensions resized so that subscripts that filled them fill them again."""
+        return _sized(
+            buffer, lambda k, old: after[buffer.name, k] if before.get((buffer.name, k)) == old else None
+        )
 
-    sized = replace(changed, buffers=tuple(_sized(b, partial(window, b.name)) for b in changed.buffers))
-    old, new = _sizes(root), _sizes(sized)
-
-    def border(node: Node) -> Node:
-        if isinstance(node, Scope):
-            return Scope(node.size, tuple(map(border, node.body)), node.suffix, node.id)
-        places = _borders(root, node)
-        moved = [new[at] - old[at] if (at := places.get(form)) else 0 for form in node.guard]
-        guard = [form.plus(AffineExpr.of({}, by)) for form, by in zip(node.guard, moved, strict=True)]
-        return replace(node, guard=tuple(guard))
-
-    return replace(sized, body=tuple(map(border, sized.body))) if padded else sized
-
-
-def _padded(root: Program) -> frozenset[SizeKey]:
-    """Dimensions at whose upper end conditions keep subscripts inside."""
-    statements = [node for _, node in root.walk() if isinstance(node, Statement) and node.guard]
-    return frozenset(place for node in statements for place in _borders(root, node).values() if place)
+    return replace(changed, buffers=tuple(window(buffer) for buffer in changed.buffers))
 
 
 def _sized(buffer: Buffer, size: Callable[[int, int], int | None]) -> Buffer:
