@@ -27,7 +27,7 @@ from perfdojo_sdk.verify.models import (
     OutsideModel,
     RandomModel,
 )
-from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances, with_few_rows
 from tests import programs
 from tests.programs import DIALECT, PAIRS, program
 
@@ -440,6 +440,30 @@ def test_tiles_keep_their_factors_where_the_root_alone_is_small_enough() -> None
     trace = Trace(large(programs.RELU, _48=4800)).play(RULES, Move.of("split_scope", "s0", factor=16))
     reduced = reduce_trace(trace, RULES, 32)
     assert reduced.root.buffer_of["x"].shape == (32,) and reduced.moves == trace.moves
+
+
+EMBEDDING = (
+    "kernel embed(t, k) -> y\nt f32 [{0},16] heap\nk i64 [12] heap\ny f32 [12,16] heap\n\n"
+    "12 16 y[{{0}},{{1}}] = t[clamp({1}, 0, {2}),{{1}}]"
+)
+CHOICES = {"wrapped": "select(k[{0}] < 0, k[{0}] + 30000, k[{0}])", "plain": "k[{0}]"}
+
+
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+def test_few_rows_stay_of_a_table_whose_rows_are_chosen(choice: str) -> None:
+    trace = Trace(program(EMBEDDING.format(30000, choice, 29999)))
+    trace = trace.play(RULES, Move.of("split_scope", "s0", factor=4))
+    reduced = reduce_trace(trace, RULES, 3000)
+    assert reduced.moves == trace.moves and reduced.root.buffer_of["t"].shape == (8, 16)
+    assert reduced.root.text.strip() == EMBEDDING.format(8, choice.replace("30000", "8"), 7)
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+@pytest.mark.parametrize("form", ["clamp(k[{0}], 0, 500)", "{0}", "clamp(k[{0}], 0, 29987)+{0}"])
+def test_a_table_that_is_read_otherwise_keeps_its_rows(form: str) -> None:
+    text = EMBEDDING.format(30000, "k[{0}]", 29999).replace("clamp(k[{0}], 0, 29999)", form)
+    trace = Trace(program(text))
+    assert with_few_rows(trace.root) is trace.root and reduce_trace(trace, RULES, 3000) is trace
 
 
 def test_a_cut_near_the_end_of_a_range_moves_with_the_end() -> None:

@@ -80,6 +80,8 @@ def _operand(graph: Graph, node: Node) -> _Operand | None:
         return None
     statement, sizes = sums[0].node, sums[0].sizes
     assert isinstance(statement, Statement)
+    if not statement.target.subscripts:
+        return None
     values = dict(zip(program.inputs, node.inputs, strict=True))
     factors = statement.value.arguments if performs(statement.value, "mul") else ()
     last = statement.target.subscripts[-1]

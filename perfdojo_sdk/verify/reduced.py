@@ -7,7 +7,8 @@ large one.
 
 Sizes belong to *extents*: a scope and the array dimensions that its iterator alone indexes have the same
 size and shrink together. Literals stay: a mean over 512 elements divides by 512 before and after the
-moves, at any shape.
+moves, at any shape. Of a large input whose rows are chosen at run time, few rows stay, and the literals in
+its run-time indices that say how many it has follow.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import AffineExpr
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Literal, Read, map_expression
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
+from perfdojo_sdk.core.lookups import Lookup, clamped, lookups_in
 from perfdojo_sdk.core.made import Copied
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -33,6 +35,8 @@ SizeKey: TypeAlias = Path | tuple[str, int]
 
 #: Every size up to this one is tried; above it, only divisors of the original size.
 _FEW = 24
+#: Most cells of an input whose rows are chosen at run time; of a larger one, so many rows stay.
+_MOST_CHOSEN, _CHOSEN_ROWS = 1 << 14, 8
 
 
 def statement_instances(program: Program) -> int:
@@ -62,14 +66,18 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
     instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
     that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
-    faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
-    game; if it makes this one small enough, nothing else is tried.
+    faults of its order. A trace that is small enough is returned unchanged, but for large inputs that it
+    reads at run-time indices. ``like``: a reduction of another game; if it makes this one small enough,
+    nothing else is tried.
     """
     game = _Game(trace, rules)
     if like is not None and like.large.root == trace.root:
         alike = game.replayed(trace, like.small.root, like.moves(trace))
         if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
             return alike
+    few = with_few_rows(trace.root)
+    if few is not trace.root:
+        trace = game.replayed(trace, few, trace.moves) or trace
     reduced = _smaller_root(trace, game, most_instances)
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
@@ -247,6 +255,75 @@ class _Groups:
         for place in self.parent:
             found.setdefault(self.leader(place), set()).add(place)
         return {leader: frozenset(places) for leader, places in found.items()}
+
+
+# -- inputs whose rows are chosen at run time --------------------------------------------------------
+
+
+def with_few_rows(root: Program) -> Program:
+    """``root`` with few rows of each large input whose rows only clamped run-time indices choose; the very
+    same program if it has none."""
+    sizes = _chosen(root)
+    if not sizes:
+        return root
+
+    def read(leaf: Expression) -> Expression:
+        if not isinstance(leaf, Read):
+            return leaf
+        access, name = leaf.access, root.buffer_of[leaf.access.array].name
+        forms = [
+            _in_few_rows(form, sizes[name, k]) if (name, k) in sizes else form
+            for k, form in enumerate(access.subscripts)
+        ]
+        return Read(Access(access.array, tuple(forms)), leaf.dtype)
+
+    def tree(node: Node) -> Node:
+        if isinstance(node, Scope):
+            return Scope(node.size, tuple(map(tree, node.body)), node.suffix, node.id)
+        return replace(node, value=map_expression(node.value, read))
+
+    def place(buffer: Buffer) -> Buffer:
+        return _sized(buffer, lambda k, _: _CHOSEN_ROWS if (buffer.name, k) in sizes else None)
+
+    body, buffers = tuple(map(tree, root.body)), tuple(map(place, root.buffers))
+    return Program(root.name, root.inputs, root.outputs, buffers, body)
+
+
+def _chosen(root: Program) -> Mapping[tuple[str, int], int]:
+    """Dimensions of large inputs that only clamped run-time indices go through, with their sizes."""
+    found: dict[tuple[str, int], int] = {}
+    for array in root.inputs:
+        buffer = root.buffer_of[array]
+        if buffer.values is not None or buffer.cells <= _MOST_CHOSEN:
+            continue
+        forms = [occurrence.access.subscripts for occurrence in root.occurrences[buffer.name]]
+        for k, dimension in enumerate(buffer.dimensions):
+            if dimension.size > _CHOSEN_ROWS and all(_clamps(each[k], dimension.size) for each in forms):
+                found[buffer.name, k] = dimension.size
+    return found
+
+
+def _clamps(form: AffineExpr, size: int) -> bool:
+    """True if a subscript is nothing but a run-time index, clamped to a dimension of this size."""
+    lookups = lookups_in(form)
+    if len(lookups) != 1 or form != AffineExpr.of({}, 0, ((lookups[0], 1),)):
+        return False
+    ends = clamped(lookups[0].value)
+    return ends is not None and ends[1:] == (0, size - 1)
+
+
+def _in_few_rows(form: AffineExpr, size: int) -> AffineExpr:
+    """The subscript with the literals that say how many rows there are, or which is the last, changed."""
+    few = {size: _CHOSEN_ROWS, size - 1: _CHOSEN_ROWS - 1, -size: -_CHOSEN_ROWS}
+
+    def literal(leaf: Expression) -> Expression:
+        if not isinstance(leaf, Literal):
+            return leaf
+        return Literal(few.get(int(leaf.value), leaf.value), leaf.dtype)
+
+    [lookup] = lookups_in(form)
+    value = map_expression(lookup.value, literal)
+    return AffineExpr.of({}, 0, ((Lookup(value, lookup.tables), 1),))
 
 
 # -- replaying -------------------------------------------------------------------------------------

@@ -80,7 +80,9 @@ class References:
         self.nan_may_differ, self.laws = nan_may_differ, laws
         self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
-        self.instances = max(statement_instances(original), statement_instances(transformed))
+        self.instances = max(
+            statement_instances(original), statement_instances(transformed), _given(original)
+        )
         self.small = self.instances <= _FULL_INSTANCES
         self.rows, self.no_rows = _independent_rows(original, transformed, laws)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
@@ -192,6 +194,11 @@ class References:
                 source.symbol, source.inputs, source.outputs, source.code, support, flags
             )
         return self.compiled[key]
+
+
+def _given(program: Program) -> int:
+    """Elements of all inputs: drawing a large table takes longer than picking a few rows of it."""
+    return sum(program.buffer_of[name].cells for name in program.inputs)
 
 
 def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:
