@@ -24,7 +24,7 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
-from perfdojo_sdk.core.made import Copied
+from perfdojo_sdk.core.made import Copied, Halves
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
@@ -60,8 +60,8 @@ class Reduction:
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    First the root alone shrinks. If tiles keep it too large, they shrink with it: the same moves at the
-    same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
+    First the root shrinks, and tiles in proportion; then the root alone. If tiles keep it too large, each
+    shrinks by itself: the same moves at the same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
     instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
     that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
     faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
@@ -72,7 +72,8 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
         alike = game.replayed(trace, like.small.root, like.moves(trace))
         if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
             return alike
-    reduced = _smaller_root(trace, game, most_instances)
+    reduced = _smaller_root(trace, game, most_instances, in_proportion=True)
+    reduced = _smaller_root(reduced, game, most_instances)
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
@@ -81,13 +82,15 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     return reduced
 
 
-def _smaller_root(reduced: Trace, game: _Game, most_instances: int) -> Trace:
+def _smaller_root(reduced: Trace, game: _Game, most_instances: int, in_proportion: bool = False) -> Trace:
     for extent in extents(reduced.root):
         if _instances(reduced) <= most_instances:
             break
         cuts = game.cuts(reduced)
         smaller = (
-            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer)
+            game.replayed(
+                reduced, resized(reduced.root, extent, size), reduced.moves, longer, in_proportion
+            )
             for longer in ((True, False) if cuts else (True,))
             for size in _shorter(extent.size, cuts)
         )
@@ -131,6 +134,17 @@ class _Cut:
             return None
         from_first = (self.at >= self.size - self.at) == longer
         return self.at - (min(missing, first) if from_first else max(missing - second, 0))
+
+
+def _tile(size: int, step: Step, name: str, now: int) -> int | None:
+    """The factor that tiles a range of ``now`` iterations in place of ``size``: the largest that divides it
+    and leaves both loops at least two iterations, if they had them; None where there is none."""
+    factor = step.move[name]
+    if now >= size:
+        return factor
+    inner, outer = min(factor, 2), min(size // factor, 2)
+    fits = (d for d in range(min(factor, now), inner - 1, -1) if now % d == 0 and now // d >= outer)
+    return next(fits, None)
 
 
 def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
@@ -217,7 +231,9 @@ def _extent(weights: Mapping[SizeKey, Fraction], sizes: Mapping[SizeKey, int]) -
     least = min(weights.values())
     counts = {place: weight / least for place, weight in weights.items()}
     parts = [sizes[place] / count for place, count in counts.items()]
-    if any(count.denominator > 1 for count in counts.values()) or max(parts) - min(parts) >= 1:
+    # Parts of a dimension, such as phases, may differ by one iteration.
+    most = 1 if max(counts.values()) > 1 else 0
+    if any(count.denominator > 1 for count in counts.values()) or max(parts) - min(parts) > most:
         return None
     size = min(sizes[place] for place, count in counts.items() if count == 1)
     return Extent({place: int(count) for place, count in counts.items()}, size)
@@ -316,14 +332,27 @@ class _Game:
                 return _Cut(name, size, parts[0])
         return None
 
+    def _tiled(self, step: Step) -> int:
+        """Iterations of the scope that a step tiles; 0 for another kind of move."""
+        if not isinstance(step.made, Halves):
+            return 0
+        size = _size(step.before, step.move.place)
+        parts = [_size(step.after, part) for part in (step.made.outer, step.made.inner)]
+        return size if prod(parts) == size else 0
+
     def replayed(
-        self, known: Trace, root: Program, moves: Sequence[Move], longer: bool = True
+        self,
+        known: Trace,
+        root: Program,
+        moves: Sequence[Move],
+        longer: bool = True,
+        in_proportion: bool = False,
     ) -> Trace | None:
         """The game of ``moves`` on ``root``; None where it is another game.
 
         Steps that ``known``, a trace of as many moves, has at its start are taken from it. If a move that
         both have cuts a range that is shorter now, its cut changes, too: the ``longer`` part of the range
-        shrinks, or else the other one.
+        shrinks, or else the other one. With ``in_proportion``, tiles of such a range shrink as well.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
             return None
@@ -338,6 +367,12 @@ class _Game:
                 if at is None:
                     return None
                 move = _changed(move, cut.parameter, at)
+            if in_proportion and (tiled := self._tiled(known.steps[k])):
+                [name] = self.counts(k)
+                factor = _tile(tiled, known.steps[k], name, _size(before, move.place))
+                if factor is None:
+                    return None
+                move = _changed(move, name, factor)
             try:
                 step = self.rules.attempt(before, move)
             except MoveError:
