@@ -60,8 +60,8 @@ class Reduction:
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    First the root shrinks, and tiles in proportion; then the root alone. If tiles keep it too large, each
-    shrinks by itself: the same moves at the same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
+    First the root alone shrinks. If tiles keep it too large, they shrink with it, first in proportion and
+    then each by itself: the same moves at the same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
     instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
     that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
     faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
@@ -72,8 +72,9 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
         alike = game.replayed(trace, like.small.root, like.moves(trace))
         if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
             return alike
-    reduced = _smaller_root(trace, game, most_instances, in_proportion=True)
-    reduced = _smaller_root(reduced, game, most_instances)
+    reduced = _smaller_root(trace, game, most_instances)
+    if any(map(game.tiled, trace.steps)):
+        reduced = _smaller_root(reduced, game, most_instances, in_proportion=True)
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
@@ -332,7 +333,7 @@ class _Game:
                 return _Cut(name, size, parts[0])
         return None
 
-    def _tiled(self, step: Step) -> int:
+    def tiled(self, step: Step) -> int:
         """Iterations of the scope that a step tiles; 0 for another kind of move."""
         if not isinstance(step.made, Halves):
             return 0
@@ -367,7 +368,7 @@ class _Game:
                 if at is None:
                     return None
                 move = _changed(move, cut.parameter, at)
-            if in_proportion and (tiled := self._tiled(known.steps[k])):
+            if in_proportion and (tiled := self.tiled(known.steps[k])):
                 [name] = self.counts(k)
                 factor = _tile(tiled, known.steps[k], name, _size(before, move.place))
                 if factor is None:

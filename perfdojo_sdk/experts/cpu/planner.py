@@ -192,8 +192,11 @@ class _Planner:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
         if before == "contraction":
+            both = part(program, (*nodes, node))
             try:
-                return gathered(part(program, (*nodes, node)), self.rules) is not None
+                return gathered(both, self.rules) is not None and bool(
+                    contraction(both, self.rules, self.target)
+                )
             except MoveError:
                 return False
         return before == way == "rows"
