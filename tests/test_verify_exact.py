@@ -552,8 +552,7 @@ def test_results_that_are_written_in_phases_shrink_together() -> None:
 
 def test_steps_that_do_not_fill_a_dimension_tell_nothing_about_its_size() -> None:
     root = program(
-        "kernel steps(x) -> y\nx f32 [8] heap\ny f32 [24] heap\n\n"
-        "24 y[{0}] = 0\n8 y[{0}*2] = x[{0}]"
+        "kernel steps(x) -> y\nx f32 [8] heap\ny f32 [24] heap\n\n24 y[{0}] = 0\n8 y[{0}*2] = x[{0}]"
     )
     assert all(extent.size != 24 for extent in extents(root))
     assert not [e for e in extents(root) if ("y", 0) in e.places]

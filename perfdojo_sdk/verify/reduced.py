@@ -89,9 +89,7 @@ def _smaller_root(reduced: Trace, game: _Game, most_instances: int, in_proportio
             break
         cuts = game.cuts(reduced)
         smaller = (
-            game.replayed(
-                reduced, resized(reduced.root, extent, size), reduced.moves, longer, in_proportion
-            )
+            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer, in_proportion)
             for longer in ((True, False) if cuts else (True,))
             for size in _shorter(extent.size, cuts)
         )
@@ -278,7 +276,9 @@ class _Groups:
     """Disjoint sets of places, each with its weight beside the set's leader."""
 
     def __init__(self, places: Iterable[SizeKey]) -> None:
-        self.parent: dict[SizeKey, tuple[SizeKey, Fraction]] = {place: (place, Fraction(1)) for place in places}
+        self.parent: dict[SizeKey, tuple[SizeKey, Fraction]] = {
+            place: (place, Fraction(1)) for place in places
+        }
 
     def leader(self, place: SizeKey) -> tuple[SizeKey, Fraction]:
         weight = Fraction(1)
