@@ -61,11 +61,12 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
     First the root alone shrinks. If tiles keep it too large, they shrink with it, first in proportion and
-    then each by itself: the same moves at the same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
-    instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
-    that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
-    faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
-    game; if it makes this one small enough, nothing else is tried.
+    then each by itself: the same moves at the same places, with smaller factors. No program of the result
+    runs more than ``most_instances`` statement instances, unless the moves allow no shape that small; then
+    it is the smallest shape found. Every scope that iterates in the given trace iterates at least twice in
+    the result, since a loop that runs once hides faults of its order. A trace that is small enough is
+    returned unchanged. ``like``: a reduction of another game; if it makes this one small enough, nothing
+    else is tried.
     """
     game = _Game(trace, rules)
     if like is not None and like.large.root == trace.root:
