@@ -139,7 +139,7 @@ class _Cut:
 def _tile(size: int, step: Step, name: str, now: int) -> int | None:
     """The factor that tiles a range of ``now`` iterations in place of ``size``: the largest that divides it
     and leaves both loops at least two iterations, if they had them; None where there is none."""
-    factor = step.move[name]
+    factor = int(step.move[name])
     if now >= size:
         return factor
     inner, outer = min(factor, 2), min(size // factor, 2)
