@@ -34,7 +34,7 @@ def self_attention(
     """``aten::_native_multi_head_attention``. True in a mask hides a position; other dtypes become bool."""
     batch, rows, columns = query.shape[0], query.shape[1], key.shape[1]
     size = embed_dim // num_head
-    weights, biases = qkv_weight.split(embed_dim), qkv_bias.split(embed_dim)
+    weights, biases = torch.chunk(qkv_weight, 3), torch.chunk(qkv_bias, 3)
     q, k, v = (
         functional.linear(x, w, b).view(x.shape[0], x.shape[1], num_head, size).transpose(1, 2)
         for x, w, b in zip((query, key, value), weights, biases, strict=True)
