@@ -193,11 +193,18 @@ def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
     return graph, (*floats, *zeros)
 
 
-def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
-    """The kernels to join for a target, by the figures of this machine and by what its generator takes."""
+def plan_for(
+    plugins: Plugins, target: Target, graph: Graph, why_not: Callable[[Program], str] = lambda program: ""
+) -> FusionPlan:
+    """The kernels to join for a target, by the figures of this machine and by what its generator takes.
+
+    ``why_not``: further reasons not to make a joined kernel; nothing if there is none.
+    """
     generator = plugins.guarded_generator(target)
 
     def accepts(program: Program) -> str:
+        if reason := why_not(program):
+            return reason
         try:
             generator.generate(program, f"pd_{kernel_name(program)}")
         except DojoError as error:

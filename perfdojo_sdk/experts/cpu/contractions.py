@@ -159,7 +159,10 @@ def find_nest(root: Node) -> Nest | None:
     products = [_products(child) for child in body if isinstance(child, Scope)]
     if not products or None in products or any(l.suffix for l in loops):
         return None
-    return Nest(tuple(loops), body, tuple(p for found in products for p in found or ()))
+    sums = tuple(p for found in products for p in found or ())
+    if len({len(p.sizes) for p in sums}) > 1:
+        return None  # plans count loops from outside
+    return Nest(tuple(loops), body, sums)
 
 
 def _products(scope: Scope) -> list[Product] | None:
