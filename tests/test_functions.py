@@ -24,9 +24,12 @@ from benchmarks.functions import (
     grid,
     in_calls,
     kernel,
+    others,
+    others_compared,
     sample,
 )
 from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import FLOAT64
 from perfdojo_sdk.core.errors import DojoError
@@ -89,6 +92,32 @@ def test_every_target_is_as_accurate_as_it_says(name: str) -> None:
             bound = min(accuracy.get(function, meaning.error), meaning.largest_error)
             assert not found.wrong, f"{one.key}: {function} of {found.wrong_at} is wrong"
             assert found.ulp <= bound <= 2.0, f"{one.key}: {function} of {found.at} is {found.ulp} ulp off"
+
+
+#: Functions of f64 that vectors compute by polynomials.
+OF_DOUBLES = [name for name, row in SPELLINGS.items() if row.of_doubles is Vector.FUNCTION]
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(PLUGINS.targets) if n.startswith(("x86", "arm_neon"))])
+@pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
+def test_vectors_of_other_dtypes_are_as_accurate(name: str, dtype: str) -> None:
+    """Those of f64 to 2 ulp; those of f16 and bf16, rounded once more, to half a unit and a little."""
+    target, keep = PLUGINS.target(name), []
+    if PLUGINS.unavailable(target):
+        pytest.skip("it does not run here")
+    wide, native = dtype == "f64", isinstance(PLUGINS.runner(target), NativeRunner)
+    names, cells = OF_DOUBLES if wide else ["erf", "log", "tanh", "pow"], CELLS if native else FEW
+    one = kernel(PLUGINS, target, names, target.dialect.lanes[dtype], cells, keep, dtype)
+    rng = np.random.default_rng(11)
+    [x], [_, z] = (others(n, dtype, 16, 3, 32 if native else 2) for n in ("exp", "pow"))
+    count = 2 * cells if native else cells
+    chosen = rng.permutation(x.size)[: count - 2048]
+    operands = [np.concatenate([x[:2048], x[chosen]]), rng.permutation(z)[: chosen.size + 2048]]
+    for function, found in others_compared([one], names, dtype, in_calls(operands, cells)).items():
+        [error] = found.values()
+        assert not error.wrong, f"{one.key}: {function} of {error.wrong_at} is wrong"
+        bound = 2.0 if wide else 0.5 + 2.0 ** -(10 if dtype == "f16" else 13)
+        assert error.ulp <= min(bound, PLUGINS.math_accuracy(target)[function]), (function, error)
 
 
 def test_statements_hold_for_what_was_recorded() -> None:

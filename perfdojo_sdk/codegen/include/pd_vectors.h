@@ -278,7 +278,7 @@ PD_INLINE int64_t pd_high_lane(int64_t base, int64_t fall, int64_t high)
     PD_HORIZONTAL(lowest, PD_LOWER, pd_min_##T(a, b), T, C, T, V)
 PD_EACH(PD_INTEGERS, PD_FLOATS, PD_NOTHING)
 
-/* Functions of f64: lane by lane. */
+/* Functions of f64: lane by lane, but for those of pd_doubles.h. */
 #define PD_F64_BY_LANE(name) \
     PD_INLINE PD_TYPE(f64, PD_V8) PD_OF(name, f64, PD_V8)(PD_TYPE(f64, PD_V8) v) \
     { \
@@ -291,8 +291,9 @@ PD_EACH(PD_INTEGERS, PD_FLOATS, PD_NOTHING)
         _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) v[lane] = pd_##name##_f64(v[lane], w[lane]); \
         return v; \
     }
-PD_FUNCTIONS_1(PD_F64_BY_LANE)
-PD_FUNCTIONS_2(PD_F64_BY_LANE_2)
+PD_DOUBLES_BY_LANE_1(PD_F64_BY_LANE)
+PD_DOUBLES_BY_LANE_2(PD_F64_BY_LANE_2)
+#include "pd_doubles.h"
 
 /* Functions of f32 in part of a register: those of a whole one. */
 #define PD_LIST(V) PD_LIST_(V)
