@@ -201,7 +201,7 @@ def distrust(name: str, count: int = 200) -> float:
         arity == 1
     ):  # half of them between 2^-8 and 2^7, where most functions are neither trivial nor out of range
         full[0][chosen[::2]] = np.exp2(np.random.default_rng(8).uniform(-8, 7, 2 * count))
-    operands = [part[chosen] for part in full]
+    operands = [part[chosen] for part in full[:arity]]
     return _distrust(name, operands, exact(name, operands), 24, -126, 127)
 
 
@@ -219,14 +219,15 @@ def _distrust(name: str, operands: Sequence[Any], values: Any, digits: int, leas
     function, worst = functions.get(name) or getattr(mpmath, name, None), 0.0
     if function is None or name in ("floor", "ceil"):
         return 0.0
-    values = exact(name, operands)
     with mpmath.workprec(400):
         for k, value in enumerate(values):
-            given = [mpmath.mpf(float(o[k])) for o in operands[: OPERATIONS[name].arity]]
+            given = [mpmath.mpf(float(o[k])) for o in operands]
             if not (np.isfinite(value) and value and all(map(mpmath.isfinite, given))):
                 continue
-            # A long double is the sum of two doubles.
-            found = mpmath.mpf(float(value)) + mpmath.mpf(float(value - type(value)(float(value))))
+            # The digits of a long double are the sum of two doubles.
+            size, power = np.frexp(value)
+            found = mpmath.mpf(float(size)) + mpmath.mpf(float(size - type(size)(float(size))))
+            found *= mpmath.mpf(2) ** int(power)
             if mpmath.mpf(2) ** (least - digits) < abs(found) < mpmath.mpf(2) ** (most + 1):
                 exponent = max(mpmath.frexp(found)[1] - 1, least)
                 error = abs(function(*given) - found) * mpmath.mpf(2) ** (digits - 1 - exponent)

@@ -222,7 +222,7 @@ def interpolated(fit: Wide) -> tuple[list[float], float]:
 
 
 def wide_fits() -> dict[str, Wide]:
-    half, quarter, ratio = mp.log(2) / 2 + mp.mpf("1.1e-8"), mp.pi / 4 + 1e-9, 3 - 2 * mp.sqrt(2) + 1e-9
+    half, quarter, ratio = mp.log(2) / 2 + mp.mpf(10) ** -9, mp.pi / 4 + 1e-9, 3 - 2 * mp.sqrt(2) + 1e-9
 
     def series(x: Any, first: int, step: int, sign: int) -> Any:
         """The sum of ``sign^k x^k / (first + step k)!``."""
@@ -234,7 +234,8 @@ def wide_fits() -> dict[str, Wide]:
 
     return {
         "expm1(r) = r + r^2 p(r)": Wide(
-            lambda r: series(r, 2, 1, 1), lambda r: abs(mp.expm1(r)) / r**2, -half, half, 11
+            lambda r: series(r, 2, 1, 1), lambda r: abs(mp.expm1(r)) / r**2,
+            -half, half + mp.mpf(10) ** -8, 11,
         ),
         "2^r = 1 + r p(r)": Wide(
             lambda r: mp.log(2) * series(r * mp.log(2), 1, 1, 1), lambda r: abs(2**r / r),
