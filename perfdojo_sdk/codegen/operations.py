@@ -78,6 +78,8 @@ class Spelling:
     of_integers: Vector = Vector.NONE
     """The way in which the operation on vectors of integers is computed; a function is one of
     ``pd_vectors.h``."""
+    widest: int = 8
+    """Bytes of the widest integers of which the vectors have it."""
     horizontal: str = ""
     """For an accumulation: the name of the function that combines the lanes of a vector."""
 
@@ -119,9 +121,13 @@ SPELLINGS: Mapping[str, Spelling] = {
         Vector.OPERATOR, whole="(C)((U)a * (U)b)", of_integers=Vector.FUNCTION, horizontal="product"
     ),
     "div": Spelling(
-        Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)"
+        Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)",
+        of_integers=Vector.FUNCTION, widest=4,
     ),
-    "rem": Spelling(Vector.NONE, 8.0, whole="b == -1 ? 0 : (C)(a % b)", unsigned="(C)(a % b)"),
+    "rem": Spelling(
+        Vector.NONE, 8.0, whole="b == -1 ? 0 : (C)(a % b)", unsigned="(C)(a % b)",
+        of_integers=Vector.FUNCTION, widest=4,
+    ),
     # If a is NaN, so is a + b.
     "max": Spelling(
         Vector.FUNCTION, f64="a == a ? (a > b ? a : b) : a + b", f32=WRITTEN, whole="a > b ? a : b",

@@ -51,7 +51,9 @@ def test_functions_of_the_c_library() -> None:
 def test_both_circular_functions_of_one_double_and_remainders() -> None:
     """Compilers call one function for both."""
     head = "kernel f(x) -> y, z, r\nx f64 [8] heap\ny f64 [8] heap\nz f64 [8] heap\nr f64 [8] heap\n\n8\n"
-    artifact = compiled(head + "| y[{0}] = sin(x[{0}])\n| z[{0}] = cos(x[{0}])\n| r[{0}] = fmod(x[{0}], 0.7)\n")
+    artifact = compiled(
+        head + "| y[{0}] = sin(x[{0}])\n| z[{0}] = cos(x[{0}])\n| r[{0}] = fmod(x[{0}], 0.7)\n"
+    )
     assert b"sincos" in artifact.content
     x = np.array([0.0, 1.0, -1.0, 1e-3, 2.5, -7.0, 1e9, 40.0])
     found = run(artifact, x=x).outputs
