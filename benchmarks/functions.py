@@ -351,7 +351,7 @@ def drawn_f64(name: str, rng: np.random.Generator, count: int, around: int) -> l
 
 
 def plain(array: npt.NDArray[Any], dtype: str) -> Doubles:
-    """What kernels take or give, as doubles."""
+    """An array that kernels take or give, as doubles."""
     with np.errstate(invalid="ignore"):
         return numbers(array, dtype).astype(np.float64)
 
@@ -420,7 +420,7 @@ class Found:
         return digest.value
 
     def add_wide(self, operands: Sequence[Doubles], values: Any, got: Doubles, dtype: str) -> int:
-        """The same for another dtype, whose numbers are given as doubles."""
+        """Count the errors of another dtype, whose numbers are given as doubles."""
         worst, at, first = ctypes.c_double(self.ulp), ctypes.c_long(), ctypes.c_long()
         digest = ctypes.c_uint64()
         wrong = exact_library().wide_errors(

@@ -101,7 +101,7 @@ OF_DOUBLES = [name for name, row in SPELLINGS.items() if row.of_doubles is Vecto
 @pytest.mark.parametrize("name", [n for n in sorted(PLUGINS.targets) if n.startswith(("x86", "arm_neon"))])
 @pytest.mark.parametrize("dtype", ["f64", "f16", "bf16"])
 def test_vectors_of_other_dtypes_are_as_accurate(name: str, dtype: str) -> None:
-    """Those of f64 to 2 ulp; those of f16 and bf16, rounded once more, to half a unit and a little."""
+    """Errors of f64 are below 2 ulp, of f16 and bf16, rounded once more, half a unit and a little."""
     target, keep = PLUGINS.target(name), []
     if PLUGINS.unavailable(target):
         pytest.skip("it does not run here")
