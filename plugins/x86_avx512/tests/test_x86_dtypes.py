@@ -330,8 +330,8 @@ c {total} [3,{2 * lanes}] heap
 @pytest.mark.parametrize("target", TARGETS[:1])
 def test_what_no_vector_computes_is_done_lane_by_lane(target: str) -> None:
     case = Case()
-    a, b = case.read("a", "i32"), case.read("a", "u64")
-    case.lanes("i32", f"{a} / select({a} == 0, 3, {a})", 4)
+    a, b, c = (case.read("a", dtype) for dtype in ("i32", "u64", "i64"))
+    case.lanes("i64", f"{c} / select({c} == 0, 3, {c})", 4)
     case.lines.append(f"4:v {case.result('u64', 4)}[{{0}}] = rem({b}, 7)")
     out = case.result("i32", 4)
     case.lines.append(f"4 {out}[{{0}}] = 5\n4:v {out}[{{0}}] = {a} / 3 if ({{0}}+1)//2 >= 1")
