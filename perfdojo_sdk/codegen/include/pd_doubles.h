@@ -309,7 +309,7 @@ PD_INLINE pd_wide pd_cos_wide(pd_wide x)
 
 /* -- powers ------------------------------------------------------------------------------------------ */
 
-/* log2(x) of a positive number, as a sum of two: off by 2^-65 of it. With s = (m - 1)/(m + 1) it is
+/* log2(x) of a positive number, as a sum of two: off by some 2^-64 of it. With s = (m - 1)/(m + 1) it is
  * n + 2/ln(2) (s + s z/3 + s z^2 p(z)), z = s^2, of which all but the last term are in two parts. */
 PD_INLINE pd_wide pd_log2_in_two_wide(pd_wide x, pd_wide *rest)
 {
