@@ -128,9 +128,8 @@ WIDE(floor, floorl) WIDE(ceil, ceill) WIDE(trunc, truncl) WIDE(round, rintl)
 
 void wide_pow(const double *x, const double *z, long n, long double *exact)
 {
-    /* glibc's powl(-INFINITY, -0x1p63) is infinite; special values are those of double. */
-    for (long k = 0; k < n; k++)
-        exact[k] = x[k] != 0 && isfinite(x[k]) && isfinite(z[k]) ? powl(x[k], z[k]) : pow(x[k], z[k]);
+    /* glibc's powl(-INFINITY, -0x1p63) is infinite; half of that exponent is as even. */
+    for (long k = 0; k < n; k++) exact[k] = powl(x[k], x[k] == -INFINITY && z[k] == -0x1p63 ? z[k] / 2 : z[k]);
 }
 
 /* As `errors`, for a dtype of so many binary digits whose normal numbers have exponents from `least` to `most`. Whatever

@@ -189,7 +189,8 @@ SPELLINGS: Mapping[str, Spelling] = {
 
 #: Largest errors in ulp of the functions that every target has from ``pd_math.h``: those of f32, which
 #: ``benchmarks/functions.py`` measured over all numbers (pow: on its grid), rounded up, or, where they are
-#: larger, those of f64: measured on samples, or what the C library publishes. A target whose exp is its own states that itself.
+#: larger, those of f64: measured on samples, or what the C library publishes. A target whose exp is its own
+#: states that itself.
 ACCURACY: Mapping[str, float] = {
     "exp": 1.0,
     "log": 1.0,
