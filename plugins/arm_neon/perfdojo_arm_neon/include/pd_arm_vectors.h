@@ -34,16 +34,12 @@
     PD_INLINE PD_TYPE(T, V) pd_group_##T##x##V##_##A##_##A(PD_TYPE(T, V) sum, PD_TYPE(A, N) a, PD_TYPE(A, N) b) \
     { \
         __asm__(".arch_extension dotprod\n\t" instruction " %0." #V "s, %1." #N "b, %2." #N "b" \
-                : "+w"(sum) \
-                : "w"(a), "w"(b)); \
+                : "+w"(sum) : "w"(a), "w"(b)); \
         return sum; \
     }
 #define PD_GROUPS(V, N) \
-    PD_SPLAT_GROUP(i8, V, N) \
-    PD_SPLAT_GROUP(u8, V, N) \
-    PD_GROUP(i32, i8, V, N, "sdot") \
-    PD_GROUP(i32, u8, V, N, "udot") \
-    PD_GROUP(u32, u8, V, N, "udot")
+    PD_SPLAT_GROUP(i8, V, N) PD_SPLAT_GROUP(u8, V, N) \
+    PD_GROUP(i32, i8, V, N, "sdot") PD_GROUP(i32, u8, V, N, "udot") PD_GROUP(u32, u8, V, N, "udot")
 PD_GROUPS(4, 16)
 PD_GROUPS(2, 8)
 
