@@ -238,7 +238,7 @@ def test_a_wrong_package_is_found(built: Path) -> None:
     wrong = model.manifest.model_copy(update={"offsets": offsets, "symbol": ""})
     library = perfdojo_sdk.load_library(built / "library")
     with pytest.raises(DojoError, match="overlap|differs"):
-        building._checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
+        building.checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
 
 
 # -- weights -------------------------------------------------------------------------------------------
@@ -391,7 +391,7 @@ def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: py
     assert graph is not None
 
     def checked(plain: Plain) -> str:
-        return building._checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
+        return building.checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
 
     assert checked(Plain()) == "agrees with the model as it was given, node by node in plain code"
     assert "ran longer" in checked(Plain(slow=True))

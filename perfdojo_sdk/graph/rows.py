@@ -28,7 +28,7 @@ from perfdojo_sdk.core.program import Node as Tree
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.subscripts import Part, Quotient
-from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape, Value
+from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape
 from perfdojo_sdk.graph.writer import parsed
 
 #: Numbers of rows at which a model is lowered to find what they decide: two primes, so that a size is a
@@ -339,8 +339,9 @@ class _Proof:
         """Array with rows -> the dimension that they lie in, and its elements for each row."""
         for a, b in zip(one.buffers, other.buffers, strict=True):
             each = [_per_row(x, y, rows) for x, y in zip(a.shape, b.shape, strict=True)]
-            for array in a.arrays:
-                self.rows.update({array: (k, size) for k, size in enumerate(each) if size})
+            for k, size in enumerate(each):
+                if size:
+                    self.rows.update(dict.fromkeys(a.arrays, (k, size)))
         self.places = list(_places(one.body, other.body, rows))
 
     def obstacle(self) -> str:
