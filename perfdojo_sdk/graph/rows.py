@@ -37,6 +37,8 @@ LOWERED_AT = (1009, 1013)
 #: Most rows of a call, unless the user names another number.
 MOST_ROWS = 2**16
 
+HINT = "give the dimension a size: --input NAME=DTYPE[SIZES]"
+
 LoweredAt: TypeAlias = Callable[[int], Graph]
 """Lowers a model at a number of rows."""
 
@@ -49,8 +51,7 @@ class RowsDepend(DojoError):
         nodes = ", ".join(node for node, _ in self.found[:5])
         more = f" and {len(self.found) - 5} more" if len(self.found) > 5 else ""
         why = "; ".join(f"{node}: {why}" for node, why in self.found[:5])
-        hint = "give the dimension a size: --input NAME=DTYPE[SIZES]"
-        super().__init__("PD-O040", f"rows cannot be free because of {nodes}{more}", why=why, hint=hint)
+        super().__init__("PD-O050", f"rows cannot be free because of {nodes}{more}", why=why, hint=HINT)
 
     def __reduce__(self) -> tuple[object, ...]:
         return (RowsDepend, (self.found,))
@@ -208,8 +209,11 @@ def _resized_shape(one: Shape, other: Shape, rows: tuple[int, int], wanted: int)
 
 
 def _equal(one: Array, other: Array) -> bool:
+    if one is other:
+        return True
     same = (one.dtype, one.shape) == (other.dtype, other.shape)
-    return same and (one is other or one.tobytes() == other.tobytes())
+    first, second = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
+    return same and np.array_equal(first, second)
 
 
 def _same_rows(one: Array, other: Array, rows: tuple[int, int]) -> bool:

@@ -19,7 +19,7 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.folding import Fold
 from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
-from perfdojo_sdk.graph.rows import FreeRows
+from perfdojo_sdk.graph.rows import HINT, FreeRows
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import load_library
@@ -92,7 +92,7 @@ def optimise_rows(
     kernels = tuple({k.name: k for b in blocks.values() for k in kernels_of(b.graph)}.values())
     if not kernels:
         what = "the model has no kernels, so it needs no free rows"
-        raise ModelError("PD-O051", what, hint="give the dimension a size: --input NAME=DTYPE[SIZES]")
+        raise ModelError("PD-O051", what, hint=HINT)
     symbols = {k.program.text: k.symbol for k in kernels}
     order = places({name: (data.dtype.itemsize, data.nbytes) for name, data in weights.items()})
 
@@ -148,7 +148,8 @@ def _blocks(
         found[rows] = (given, *prepared(plugins, target, given, fuse, freeze))
     widths = panel_widths(found[max(sizes)][1], target) if freeze else {}
     laid = {
-        rows: with_panels(graph, widths) if freeze else (graph, ()) for rows, (_, graph, _, _) in found.items()
+        rows: with_panels(graph, widths) if freeze else (graph, ())
+        for rows, (_, graph, _, _) in found.items()
     }
     graphs = with_shared_constants({rows: graph for rows, (graph, _) in laid.items()})
     return {

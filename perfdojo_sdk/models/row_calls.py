@@ -87,13 +87,13 @@ class RowCalls:
     def _count(self, inputs: Mapping[str, Array]) -> int:
         """The number of rows of a call."""
         counts = {name: inputs[name].shape[self.rows.free[name]] for name in inputs if name in self.rows.free}
-        first = next(iter(counts))
+        first, rows = next(iter(counts.items()))
         for name, count in counts.items():
-            if count != counts[first]:
-                what = f"{first} has {counts[first]} rows ({self.rows.name}), {name} has {count}"
+            if count != rows:
+                what = f"{first} has {rows} rows ({self.rows.name}), {name} has {count}"
                 raise ArgumentValueError("PD-L011", what)
-        if not 1 <= counts[first] <= self.rows.most:
-            what = f"{first} has {counts[first]} rows, the model takes 1 to {self.rows.most}"
-            hint = "build it with a larger --max-rows" if counts[first] else ""
+        if not 1 <= rows <= self.rows.most:
+            what = f"{first} has {rows} rows, the model takes 1 to {self.rows.most}"
+            hint = "build it with a larger --max-rows" if rows else ""
             raise ArgumentValueError("PD-L011", what, hint=hint)
-        return counts[first]
+        return rows
