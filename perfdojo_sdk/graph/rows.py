@@ -1,11 +1,11 @@
 """Free rows: one graph for every size of the outermost dimension, if its rows are independent.
 
 A model is lowered at two numbers of rows. Sizes that differ between the two graphs have to be multiples of
-the rows, and nothing else may differ. A *row loop* is a loop of such a size: each row takes the same number
-of its iterations, one row after the other. Rows are independent if every statement instance touches elements
-of one row only, the row of its iteration, at places that do not depend on which row it is. The graph for any
-other number of rows then has the same programs with other sizes, and what it gives for a row is the same
-whatever rows are beside it.
+the rows, and nothing else may differ. A *row loop* is a loop of such a size: it goes through all rows, once
+or several times, and gives each the same number of iterations. Rows are independent if every statement
+instance touches elements of one row only, the row of its iteration, at places that do not depend on which row
+it is (:mod:`.row_proof`). The graph for any other number of rows then has the same programs with other sizes,
+and what it gives for a row is the same whatever rows are beside it.
 
 Arrays may have their rows in any one dimension; those of inputs and outputs are outermost.
 """
@@ -15,20 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import prod
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.dependence import leaking_level
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.expression import Access, AffineExpr, IndexValue, Literal, walk
-from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Node as Tree
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
-from perfdojo_sdk.core.subscripts import Part, Quotient
 from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape
+from perfdojo_sdk.graph.row_proof import Layout, Proof, Unlike, per_row
 from perfdojo_sdk.graph.writer import parsed
 
 #: Numbers of rows at which a model is lowered to find what they decide: two primes, so that a size is a
@@ -55,10 +51,6 @@ class RowsDepend(DojoError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return (RowsDepend, (self.found,))
-
-
-class _Unlike(Exception):
-    """Two programs differ in more than sizes that are multiples of the rows; its text says how."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +136,7 @@ def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
             return
         try:
             _resized(a.program, b.program, found.rows, found.rows[0])
-        except _Unlike as unlike:
+        except Unlike as unlike:
             yield _named(a), str(unlike)
     same = (one.views, set(one.values), set(one.constants)) == (
         other.views,
@@ -157,7 +149,7 @@ def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
     for name, value in one.values.items():
         try:
             _resized_shape(value.shape, other.values[name].shape, found.rows, found.rows[0])
-        except _Unlike as unlike:
+        except Unlike as unlike:
             yield _user(one, name), str(unlike)
     for name, data in one.constants.items():
         if not _same_rows(data, other.constants[name], found.rows):
@@ -190,21 +182,12 @@ def _dimension(one: Shape, other: Shape) -> int | None:
     return next((k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
 
 
-def _per_row(one: int, other: int, rows: tuple[int, int]) -> int:
-    """How many of a size belong to each row; 0 if it does not depend on rows."""
-    if one == other:
-        return 0
-    if one % rows[0] or one // rows[0] * rows[1] != other:
-        raise _Unlike("it has a size that is no multiple of the number of rows")
-    return one // rows[0]
-
-
 def _resized_shape(one: Shape, other: Shape, rows: tuple[int, int], wanted: int) -> Shape:
     if len(one) != len(other):
-        raise _Unlike("the number of rows decides how many dimensions it has")
-    each = [_per_row(a, b, rows) for a, b in zip(one, other, strict=True)]
+        raise Unlike("the number of rows decides how many dimensions it has")
+    each = [per_row(a, b, rows) for a, b in zip(one, other, strict=True)]
     if sum(map(bool, each)) > 1:
-        raise _Unlike("it pairs rows with each other: an array has two dimensions of them")
+        raise Unlike("it pairs rows with each other: an array has two dimensions of them")
     return tuple(k * wanted if k else size for k, size in zip(each, one, strict=True))
 
 
@@ -240,10 +223,10 @@ def _repeated(data: Array, dimension: int | None, shape: Shape) -> Array:
 
 
 def _resized(one: Program, other: Program, rows: tuple[int, int], wanted: int) -> Program:
-    """The program for another number of rows; :class:`_Unlike` if the two are none of one family."""
+    """The program for another number of rows; :class:`Unlike` if the two are none of one family."""
     heads = [(p.inputs, p.outputs, len(p.buffers), len(p.body)) for p in (one, other)]
     if heads[0] != heads[1]:
-        raise _Unlike("the number of rows decides what it computes")
+        raise Unlike("the number of rows decides what it computes")
     buffers = tuple(
         _resized_buffer(a, b, rows, wanted) for a, b in zip(one.buffers, other.buffers, strict=True)
     )
@@ -254,7 +237,7 @@ def _resized(one: Program, other: Program, rows: tuple[int, int], wanted: int) -
 def _resized_buffer(one: Buffer, other: Buffer, rows: tuple[int, int], wanted: int) -> Buffer:
     shape = _resized_shape(one.shape, other.shape, rows, wanted)
     if _with_sizes(one, shape) != _with_sizes(other, shape):
-        raise _Unlike("the number of rows decides what it computes")
+        raise Unlike("the number of rows decides what it computes")
     return _with_sizes(one, shape)
 
 
@@ -267,11 +250,11 @@ def _with_sizes(buffer: Buffer, shape: Shape) -> Buffer:
 def _resized_tree(one: Tree, other: Tree, rows: tuple[int, int], wanted: int) -> Tree:
     if isinstance(one, Statement):
         if not isinstance(other, Statement) or one.text != other.text:
-            raise _Unlike("it uses the number of rows, or mixes their elements")
+            raise Unlike("it uses the number of rows, or mixes their elements")
         return one
     if not isinstance(other, Scope) or (one.suffix, len(one.body)) != (other.suffix, len(other.body)):
-        raise _Unlike("the number of rows decides what it computes")
-    each = _per_row(one.size, other.size, rows)
+        raise Unlike("the number of rows decides what it computes")
+    each = per_row(one.size, other.size, rows)
     body = tuple(_resized_tree(a, b, rows, wanted) for a, b in zip(one.body, other.body, strict=True))
     return Scope(each * wanted if each else one.size, body, one.suffix, one.id)
 
@@ -279,49 +262,56 @@ def _resized_tree(one: Tree, other: Tree, rows: tuple[int, int], wanted: int) ->
 # -- the proof -----------------------------------------------------------------------------------------
 
 
-class _Place(NamedTuple):
-    """A statement with the loops around it."""
-
-    statement: Statement
-    above: tuple[Scope, ...]
-    sizes: tuple[int, ...]
-    loops: tuple[tuple[int, int], ...]
-    """The row loops: level, and iterations for each row."""
-
-
 def _dependences(found: FreeRows, free: Collection[str]) -> Iterator[tuple[str, str]]:
     """Nodes in which rows depend on each other, and inputs and outputs whose rows are not outermost."""
     one, other = found.graphs
-    for value in (*one.inputs, *one.outputs):
-        dimension = found.dimensions.get(value.name)
-        kind = "input" if value in one.inputs else "output"
-        if dimension is not None and prod(value.shape[:dimension]) != 1:
-            yield f"{kind} {value.name}", f"its rows lie in dimension {dimension}, not in the outermost one"
     for value in one.inputs:
         if (value.name in found.dimensions) != (value.name in free):
             yield f"input {value.name}", "it has rows where it should have none, or the other way round"
     for cut in one.cuts:
         yield f"output {cut.output}", "its size depends on data"
-    for view, of in one.views.items():
-        empty = not one.values[view].elements
-        if view in found.dimensions and not empty and _layout(found, view) != _layout(found, of):
-            yield _user(one, view), "it reshapes rows together with another dimension"
-    flags = _flags(one)
-    done: dict[tuple[str, frozenset[str]], str] = {}
+    flags, layouts = _flags(one), _Layouts(found)
+    done: dict[object, tuple[str, Mapping[str, Layout]]] = {}
     for a, b in zip(one.nodes, other.nodes, strict=True):
-        arrays = zip((*a.program.inputs, *a.program.outputs), (*a.inputs, *a.outputs), strict=True)
-        flagged = frozenset(array for array, value in arrays if one.home(value) in flags)
-        if (key := (a.program.text, flagged)) not in done:
-            done[key] = _Proof(a.program, b.program, found.rows, flagged).obstacle()
-        if done[key]:
-            yield _named(a), done[key]
+        arrays = dict(zip((*a.program.inputs, *a.program.outputs), (*a.inputs, *a.outputs), strict=True))
+        flagged = frozenset(array for array, value in arrays.items() if one.home(value) in flags)
+        known = {array: layouts.of(arrays[array]) for array in a.program.inputs if layouts.of(arrays[array])}
+        key = (a.program.text, flagged, tuple(known.items()))
+        if key not in done:
+            proof = Proof(a.program, b.program, found.rows, known, flagged)
+            done[key] = proof.obstacle(), proof.layouts
+        why, given = done[key]
+        if why:
+            yield _named(a), why
+        layouts.known.update({arrays[array]: given[array] for array in a.program.outputs if array in given})
+    for value in one.outputs:
+        layout = layouts.of(value.name)
+        if layout is not None and layout.outer != 1:
+            yield f"output {value.name}", "its rows do not lie in the outermost dimension"
+    for view in one.views:
+        layout = layouts.of(view)
+        if layout and not layout.within(one.values[view].shape, found.dimensions[view]):
+            yield _user(one, view), "it reshapes rows together with another dimension"
 
 
-def _layout(found: FreeRows, name: str) -> tuple[int, int]:
-    """Elements before the dimension of rows, and elements of a row behind it."""
-    value, dimension = found.graphs[0].values[name], found.dimensions[name]
-    before = prod(value.shape[:dimension])
-    return before, value.elements // before // found.rows[0]
+class _Layouts:
+    """Where the rows of values lie, as far as it is known."""
+
+    def __init__(self, found: FreeRows) -> None:
+        self.found, self.known = found, dict[str, Layout]()
+
+    def of(self, name: str) -> Layout | None:
+        """The layout of a value; None if it has no rows. Where nothing else is known, the elements of a row
+        lie side by side."""
+        graph, home = self.found.graphs[0], self.found.graphs[0].home(name)
+        dimension = self.found.dimensions.get(name)
+        if dimension is None:
+            return None
+        if home not in self.known:
+            value, inside = graph.values[home], self.found.dimensions[home]
+            each = value.shape[inside] // self.found.rows[0]
+            self.known[home] = Layout(1, each).around(value.shape, inside)
+        return self.known[home]
 
 
 def _flags(graph: Graph) -> frozenset[str]:
@@ -329,168 +319,3 @@ def _flags(graph: Graph) -> frozenset[str]:
     read = {graph.home(name) for node in graph.nodes for name in node.inputs}
     read |= {graph.home(value.name) for value in graph.outputs}
     return frozenset(graph.home(check.value) for check in graph.checks) - read
-
-
-class _Proof:
-    """The proof for one program, given at two numbers of rows. ``flags``: arrays that say of all rows
-    together whether one of them is wrong."""
-
-    def __init__(
-        self, one: Program, other: Program, rows: tuple[int, int], flags: frozenset[str] = frozenset()
-    ) -> None:
-        self.program, self.flags = one, flags
-        self.rows: dict[str, tuple[int, int]] = {}
-        """Array with rows -> the dimension that they lie in, and its elements for each row."""
-        for a, b in zip(one.buffers, other.buffers, strict=True):
-            each = [_per_row(x, y, rows) for x, y in zip(a.shape, b.shape, strict=True)]
-            for k, size in enumerate(each):
-                if size:
-                    self.rows.update(dict.fromkeys(a.arrays, (k, size)))
-        self.places = list(_places(one.body, other.body, rows))
-
-    def obstacle(self) -> str:
-        """The reason why rows are not independent, or nothing."""
-        reasons = (self._statement(place) for place in self.places)
-        return next(filter(None, (*reasons, *self._shared())), "")
-
-    def _statement(self, place: _Place) -> str:
-        statement = place.statement
-        accesses = (statement.target, *statement.every_read)
-        if len(place.loops) > 1:
-            return f"it pairs rows with each other: {_line(statement)}"
-        if not place.loops:
-            lonely = [access.text for access in accesses if access.array in self.rows]
-            return f"it reads or writes {lonely[0]} for all rows" if lonely else ""
-        ((level, each),) = place.loops
-        loop = _Loop(level, each, place.sizes)
-        for access in accesses:
-            if access.array in self.rows:
-                if not self._own(access, loop):
-                    return f"a row meets another one at {access.text}"
-            elif not all(map(loop.alike, access.subscripts)):
-                return f"which row it is decides about {access.text}"
-        if statement.target.array not in self.rows and statement.target.array in self.program.interface:
-            if not self._flag(statement.target.array):
-                return f"it reduces over the rows: {_line(statement)}"
-        indices = [v.index for v in walk(statement.value) if isinstance(v, IndexValue)]
-        if not all(map(loop.alike, (*indices, *statement.guard))):
-            return f"it uses the number of a row: {_line(statement)}"
-        return ""
-
-    def _own(self, access: Access, loop: _Loop) -> bool:
-        """True if an access is to the row of the iteration, at a place that is the same in each row."""
-        dimension, each = self.rows[access.array]
-        rest = [form for k, form in enumerate(access.subscripts) if k != dimension]
-        return all(map(loop.alike, rest)) and loop.in_row(access.subscripts[dimension], each)
-
-    def _flag(self, array: str) -> bool:
-        """True if an array is the largest of 0 and of what each row gives, and only checks look at it."""
-        if array not in self.flags:
-            return False
-        writes = [p for p in self.places if p.statement.target.array == array]
-        return all(
-            p.statement.accumulate == "max"
-            if p.loops
-            else p.statement.accumulate is None and p.statement.value == Literal(0, p.statement.dtype)
-            for p in writes
-        )
-
-    def _shared(self) -> Iterator[str]:
-        """Temporaries without rows that are written in row loops, and hand values on from row to row."""
-        loops = {id(p.above[p.loops[0][0]]): p.loops[0][0] for p in self.places if p.loops}
-        for buffer in self.program.buffers:
-            if not self.program.interface.isdisjoint(buffer.arrays) or buffer.name in self.rows:
-                continue
-            occurrences = self.program.occurrences[buffer.name]
-            around = [[id(scope) for scope in o.above if id(scope) in loops] for o in occurrences]
-            written = [loop for o, loop in zip(occurrences, around, strict=True) if o.writes and loop]
-            if not written:
-                continue
-            depth = loops[written[0][0]] + 1
-            outside = any(loop != written[0] for loop in around)
-            if outside or leaking_level(buffer, occurrences, depth) is not None:
-                sums = [o.statement for o in occurrences if o.writes and o.statement.accumulate]
-                yield (
-                    f"it reduces over the rows: {_line(sums[0])}"
-                    if sums
-                    else (f"it hands {buffer.name} on from one row to another")
-                )
-
-
-def _line(statement: Statement) -> str:
-    return statement.text[:120]
-
-
-def _places(
-    one: Sequence[Tree],
-    other: Sequence[Tree],
-    rows: tuple[int, int],
-    above: tuple[Scope, ...] = (),
-    loops: tuple[tuple[int, int], ...] = (),
-) -> Iterator[_Place]:
-    for a, b in zip(one, other, strict=True):
-        if isinstance(a, Statement):
-            yield _Place(a, above, tuple(scope.size for scope in above), loops)
-            continue
-        assert isinstance(b, Scope), "both programs are of one family"
-        each = _per_row(a.size, b.size, rows)
-        inside = (*loops, (len(above), each)) if each else loops
-        yield from _places(a.body, b.body, rows, (*above, a), inside)
-
-
-@dataclass(frozen=True)
-class _Loop:
-    """A row loop around a statement: iteration ``i`` is one of row ``i // each``."""
-
-    level: int
-    each: int
-    sizes: tuple[int, ...]
-
-    def alike(self, form: AffineExpr) -> bool:
-        """True if a form has the same value in each row, for the same place within the row."""
-        return self.level not in form.coefficients and all(self._alike(part) for part, _ in form.quotients)
-
-    def _alike(self, part: Part) -> bool:
-        if isinstance(part, Lookup):  # its elements are accesses of the statement
-            values = [v.index for v in walk(part.value) if isinstance(v, IndexValue)]
-            return all(map(self.alike, values))
-        assert isinstance(part, Quotient), "parts are quotients and lookups"
-        factor, rest = self._apart(part.dividend)
-        whole = part.remainder and factor * self.each % part.divisor == 0
-        return (whole or not factor) and self.alike(rest)
-
-    def in_row(self, form: AffineExpr, each: int) -> bool:
-        """True if ``form // each`` is the iteration's row, and ``form % each`` the same in each row.
-
-        The form is a multiple of the iteration, or of its quotient, and a rest that is too small to reach
-        another row.
-        """
-        carriers = [(c, self.each) for level, c in form.terms if level == self.level]
-        rest = AffineExpr.of({l: c for l, c in form.terms if l != self.level}, form.constant)
-        for part, factor in form.quotients:
-            if self._alike(part):
-                rest = rest.plus(AffineExpr.of({}, 0, ((part, 1),)), factor)
-            elif isinstance(part, Quotient) and not part.remainder and (size := self._quotient(part)):
-                carriers.append((factor, size))
-            else:
-                return False
-        if len(carriers) != 1:
-            return False
-        ((factor, size),) = carriers
-        return factor * size == each and self._within(rest, factor)
-
-    def _quotient(self, part: Quotient) -> int:
-        """How many values of a quotient each row takes, one row after the other; 0 if they share some."""
-        factor, rest = self._apart(part.dividend)
-        whole = factor > 0 and factor * self.each % part.divisor == 0
-        return factor * self.each // part.divisor if whole and self._within(rest, factor) else 0
-
-    def _apart(self, form: AffineExpr) -> tuple[int, AffineExpr]:
-        """The coefficient of the iteration, and the form without that."""
-        terms = {level: c for level, c in form.terms if level != self.level}
-        return form.coefficients.get(self.level, 0), AffineExpr.of(terms, form.constant, form.quotients)
-
-    def _within(self, rest: AffineExpr, factor: int) -> bool:
-        """True if a rest is the same in each row, and between 0 and ``factor - 1``."""
-        low, high = rest.bounds(self.sizes)
-        return self.alike(rest) and low >= 0 and high < factor

@@ -86,7 +86,7 @@ class RowCalls:
 
     def _count(self, inputs: Mapping[str, Array]) -> int:
         """The number of rows of a call."""
-        counts = {name: inputs[name].shape[self.rows.free[name]] for name in inputs if name in self.rows.free}
+        counts: dict[str, int] = {name: inputs[name].shape[self.rows.free[name]] for name in inputs if name in self.rows.free}
         first, rows = next(iter(counts.items()))
         for name, count in counts.items():
             if count != rows:
