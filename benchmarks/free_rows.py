@@ -1,11 +1,11 @@
 """A model with free rows beside models built for exactly so many: times for several numbers of rows.
 
-    python benchmarks/free_rows.py [--target best] [--rows 16,17,31,61,127] [--blocks 1,4,16,64] [--layers 256,256,64]
-        [--threads 1] [--output build/free_rows] [--json]
+    python benchmarks/free_rows.py [--target best] [--rows 16,17,31,61,127] [--blocks 1,4,16,64]
+        [--layers 256,256,64] [--threads 1] [--output build/free_rows] [--json]
 
-The model is layers of a product, a bias and a ReLU, with a softmax at the end, of random weights. Both take turns
-on the same inputs, so that a busy machine slows both; the ratio is the median over rounds of ours (free rows)
-over exact. Results are compared too. After an interruption the same command goes on.
+The model is layers of a product, a bias and a ReLU, with a softmax at the end, of random weights. Both take
+turns on the same inputs, so that a busy machine slows both; the ratio is the median over rounds of ours (free
+rows) over exact. Results are compared too. After an interruption the same command goes on.
 
 Times are medians, measured.
 """

@@ -169,7 +169,7 @@ class Proof:
         """True if an access is to the row of the iteration, at a place that is the same in each row."""
         dimension, layout = self.dimensions[access.array][0], self.rows[access.array]
         rest = [form for k, form in enumerate(access.subscripts) if k != dimension]
-        inside = loop.in_row(access.subscripts[dimension], layout.each)
+        inside = loop.size(access.subscripts[dimension]) == layout.each
         return layout.outer == loop.outer and inside and all(map(loop.alike, rest))
 
     def _flag(self, array: str) -> bool:
@@ -246,36 +246,37 @@ class _Loop:
             values = [v.index for v in walk(part.value) if isinstance(v, IndexValue)]
             return all(map(self.alike, values))
         assert isinstance(part, Quotient), "parts are quotients and lookups"
+        if self.alike(part.dividend):
+            return True
+        if not part.remainder:
+            return False
         factor, rest = self._apart(part.dividend)
-        whole = part.remainder and factor * self.each % part.divisor == 0
-        return (whole or not factor) and self.alike(rest)
+        size = factor * self.each if self.alike(rest) else self.size(part.dividend)
+        return size != 0 and size % part.divisor == 0
 
-    def in_row(self, form: AffineExpr, each: int) -> bool:
-        """True if ``form // each`` is the iteration's ``i // self.each``, and ``form % each`` is the same in
-        each row.
+    def size(self, form: AffineExpr) -> int:
+        """The number ``s`` for which ``form // s`` is ``i // each``, and ``form % s`` is the same in each
+        row; 0 if there is none.
 
-        The form is a multiple of the iteration, or of its quotient, and a rest that is too small to reach
-        another row.
+        Such a form is a multiple of the iteration, or of a quotient of such a form, and a rest that is too
+        small to reach another row.
         """
         carriers = [(c, self.each) for level, c in form.terms if level == self.level]
-        rest = AffineExpr.of({l: c for l, c in form.terms if l != self.level}, form.constant)
+        _, rest = self._apart(AffineExpr.of(dict(form.terms), form.constant))
         for part, factor in form.quotients:
             if self._alike(part):
                 rest = rest.plus(AffineExpr.of({}, 0, ((part, 1),)), factor)
-            elif isinstance(part, Quotient) and not part.remainder and (size := self._quotient(part)):
-                carriers.append((factor, size))
-            else:
-                return False
+                continue
+            if not isinstance(part, Quotient) or part.remainder:
+                return 0
+            inner = self.size(part.dividend)
+            if not inner or inner % part.divisor:
+                return 0
+            carriers.append((factor, inner // part.divisor))
         if len(carriers) != 1:
-            return False
-        ((factor, size),) = carriers
-        return factor * size == each and self._within(rest, factor)
-
-    def _quotient(self, part: Quotient) -> int:
-        """How many values of a quotient each row takes, one row after the other; 0 if they share some."""
-        factor, rest = self._apart(part.dividend)
-        whole = factor > 0 and factor * self.each % part.divisor == 0
-        return factor * self.each // part.divisor if whole and self._within(rest, factor) else 0
+            return 0
+        ((factor, inner),) = carriers
+        return factor * inner if self._within(rest, factor) else 0
 
     def _apart(self, form: AffineExpr) -> tuple[int, AffineExpr]:
         """The coefficient of the iteration, and the form without that."""

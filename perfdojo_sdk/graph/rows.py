@@ -15,14 +15,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.expression import Literal
 from perfdojo_sdk.core.program import Node as Tree
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Graph, Node, Shape
 from perfdojo_sdk.graph.row_proof import Layout, Proof, Unlike, per_row
 from perfdojo_sdk.graph.writer import parsed
@@ -104,14 +107,40 @@ def free_rows(
     The model is lowered at :data:`LOWERED_AT` for the proof, and once more at 2 and at ``most`` rows, where
     the graph has to be the one that the proof speaks about: a model may ask how many rows there are.
     """
-    one, other = (lowered_at(rows) for rows in LOWERED_AT)
+    few = lowered_at(2)
+    one, other = (_with_fills_known(lowered_at(rows), few) for rows in LOWERED_AT)
     found = FreeRows((one, other), LOWERED_AT, name, most)
     _require(_differences(found))
     _require(_dependences(found, free))
-    for rows in (2, most):
-        if rows not in LOWERED_AT and rows > 1:
-            _require(_unlike(found.at(rows), lowered_at(rows), rows))
+    _require(_unlike(found.at(2), few, 2))
+    if most > 2:
+        _require(_unlike(found.at(most), _with_fills_known(lowered_at(most), few), most))
     return found
+
+
+def _with_fills_known(graph: Graph, few: Graph) -> Graph:
+    """The graph whose fills are constants where those of ``few`` are: rules compute large ones in a call."""
+    values = {n.outputs[0]: _filled(n) for n in graph.nodes if len(n.outputs) == 1 and not n.inputs}
+    known = {
+        name: np.broadcast_to(
+            np.array(value, numpy_dtype(graph.values[name].dtype)), graph.values[name].shape
+        )
+        for name, value in values.items()
+        if value is not None and name in few.constants
+    }
+    nodes = tuple(n for n in graph.nodes if n.outputs[0] not in known)
+    return replace(graph, nodes=nodes, constants={**graph.constants, **known}) if known else graph
+
+
+def _filled(node: Node) -> float | int | None:
+    """The number that a kernel writes to all elements, if that is what it does."""
+    body = node.program.body[0]
+    _, statement = body.chain if isinstance(body, Scope) else ((), body)
+    plain = len(node.program.body) == 1 and statement is not None and not statement.guard
+    if not plain or statement is None or statement.accumulate is not None:
+        return None
+    whole = prod(body.leaves[0].sizes) == node.program.buffer_of[node.program.outputs[0]].cells
+    return statement.value.value if whole and isinstance(statement.value, Literal) else None
 
 
 def _require(reasons: Iterator[tuple[str, str]]) -> None:
@@ -159,7 +188,10 @@ def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
 def _user(graph: Graph, name: str) -> str:
     """The node that makes or reads a value, or the output that it is."""
     users = [n for n in graph.nodes if name in n.outputs] + [n for n in graph.nodes if name in n.inputs]
-    return _named(users[0]) if users else f"output {name}"
+    if users:
+        return _named(users[0])
+    outputs = [value.name for value in graph.outputs if graph.home(value.name) == graph.home(name)]
+    return f"output {next(iter(outputs), name)}"
 
 
 def _unlike(expected: Graph, found: Graph, rows: int) -> Iterator[tuple[str, str]]:
@@ -194,9 +226,10 @@ def _resized_shape(one: Shape, other: Shape, rows: tuple[int, int], wanted: int)
 def _equal(one: Array, other: Array) -> bool:
     if one is other:
         return True
-    same = (one.dtype, one.shape) == (other.dtype, other.shape)
-    first, second = (np.ascontiguousarray(array).reshape(-1).view(np.uint8) for array in (one, other))
-    return same and np.array_equal(first, second)
+    if (one.dtype, one.shape) != (other.dtype, other.shape):
+        return False
+    first, second = (array.view(f"u{array.dtype.itemsize}") for array in (one, other))
+    return np.array_equal(first, second)
 
 
 def _same_rows(one: Array, other: Array, rows: tuple[int, int]) -> bool:
@@ -217,8 +250,12 @@ def _repeated(data: Array, dimension: int | None, shape: Shape) -> Array:
     if dimension is None or data.shape == shape:
         return data
     size = data.shape[dimension]
-    times = -(-shape[dimension] // size)
-    repeated = np.concatenate([data] * times, axis=dimension)
+    if shape[dimension] <= size:
+        return np.ascontiguousarray(np.take(data, range(shape[dimension]), axis=dimension))
+    first = np.take(data, [0], axis=dimension)
+    if _equal(np.broadcast_to(first, data.shape), data):  # without memory for each row
+        return np.broadcast_to(first, shape)
+    repeated = np.concatenate([data] * -(-shape[dimension] // size), axis=dimension)
     return np.ascontiguousarray(np.take(repeated, range(shape[dimension]), axis=dimension))
 
 

@@ -86,7 +86,11 @@ class RowCalls:
 
     def _count(self, inputs: Mapping[str, Array]) -> int:
         """The number of rows of a call."""
-        counts: dict[str, int] = {name: inputs[name].shape[self.rows.free[name]] for name in inputs if name in self.rows.free}
+        counts: dict[str, int] = {
+            name: array.shape[self.rows.free[name]]
+            for name, array in inputs.items()
+            if name in self.rows.free
+        }
         first, rows = next(iter(counts.items()))
         for name, count in counts.items():
             if count != rows:
