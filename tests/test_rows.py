@@ -401,6 +401,43 @@ def test_the_proof_refuses(text: str, why: str) -> None:
     assert any(re.search(why, reason) for _, reason in refused.value.found), refused.value.found
 
 
+def test_sizes_that_are_those_of_the_proof_by_chance_stay_sizes() -> None:
+    """Two kernels with one text at one of the numbers of rows, of which one has no rows."""
+
+    def at(rows: int) -> Graph:
+        builder = Builder()
+        x, w = builder.input("x", (rows, 1), "f32"), builder.constant(np.ones((1009, 1), np.float32))
+        text = "kernel k(x) -> y\nx f32 [{n},1] heap\ny f32 [{n},1] heap\n\n{n} y[{{0}},0] = x[{{0}},0] + 1\n"
+        made = [
+            builder.kernel(parse(text.format(n=n)), [value], [((n, 1), "f32")])[0]
+            for n, value in ((rows, x), (1009, w))
+        ]
+        return builder.graph(dict(zip("yz", made, strict=True)))
+
+    free = free_rows(at, ["x"])
+    assert [value.shape for value in free.at(3).outputs] == [(3, 1), (1009, 1)]
+    y, z = run_graph(free.at(3), {"x": np.zeros((3, 1), np.float32)})
+    assert (y == 1).all() and (z == 2).all()
+
+
+def test_a_flag_that_rows_read_is_none() -> None:
+    """A check may look at all rows together, but no row at a check."""
+
+    def at(rows: int, reads: bool) -> Graph:
+        value = "x[{0}] + f32(y[])" if reads else "x[{0}]"
+        text = f"kernel k(x) -> y, z\nx f32 [{rows}] heap\ny i32 [] heap\nz f32 [{rows}] heap\n\n"
+        text += f"y[] = 0\n{rows} y[] max= i32(x[{{0}}] > 1)\n{rows} z[{{0}}] = {value}\n"
+        builder = Builder()
+        x = builder.input("x", (rows,), "f32")
+        flag, z = builder.kernel(parse(text), [x], [((), "i32"), ((rows,), "f32")])
+        builder.check(flag, "it is too large")
+        return builder.graph({"z": z})
+
+    assert free_rows(partial(at, reads=False), ["x"]).most == 2**16
+    with pytest.raises(RowsDepend, match="reduces over the rows"):
+        free_rows(partial(at, reads=True), ["x"])
+
+
 def test_what_the_number_of_rows_decides_is_seen_at_both_ends() -> None:
     """A model that does something else for few rows, and one for many."""
     same, other = (

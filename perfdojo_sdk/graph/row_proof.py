@@ -174,7 +174,8 @@ class Proof:
 
     def _flag(self, array: str) -> bool:
         """True if an array is the largest of 0 and of what each row gives, and only checks look at it."""
-        if array not in self.flags:
+        read = any(access.array == array for p in self.places for access in p.statement.every_read)
+        if array not in self.flags or read:
             return False
         writes = [p for p in self.places if p.statement.target.array == array]
         return all(

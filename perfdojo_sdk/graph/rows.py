@@ -81,16 +81,19 @@ class FreeRows:
         def shape_of(name: str) -> Shape:
             return _resized_shape(one.values[name].shape, other.values[name].shape, self.rows, rows)
 
-        programs: dict[str, Program] = {}
+        programs: dict[tuple[str, str], Program] = {}
+        nodes = []
         for a, b in zip(one.nodes, other.nodes, strict=True):
-            if a.program.text not in programs:
-                programs[a.program.text] = _resized(a.program, b.program, self.rows, rows)
+            key = (a.program.text, b.program.text)
+            if key not in programs:
+                programs[key] = _resized(a.program, b.program, self.rows, rows)
+            nodes.append(replace(a, program=programs[key]))
         values = {name: replace(value, shape=shape_of(name)) for name, value in one.values.items()}
         return replace(
             one,
             inputs=tuple(values[value.name] for value in one.inputs),
             outputs=tuple(values[value.name] for value in one.outputs),
-            nodes=tuple(replace(node, program=programs[node.program.text]) for node in one.nodes),
+            nodes=tuple(nodes),
             values=values,
             constants={
                 name: _repeated(data, self.dimensions.get(name), values[name].shape)
@@ -167,12 +170,7 @@ def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
             _resized(a.program, b.program, found.rows, found.rows[0])
         except Unlike as unlike:
             yield _named(a), str(unlike)
-    same = (one.views, set(one.values), set(one.constants)) == (
-        other.views,
-        set(other.values),
-        set(other.constants),
-    )
-    if not same or len(one.nodes) != len(other.nodes):
+    if _frame(one) != _frame(other):
         yield "the whole model", "the number of rows decides which kernels it has"
         return
     for name, value in one.values.items():
@@ -183,6 +181,14 @@ def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
     for name, data in one.constants.items():
         if not _same_rows(data, other.constants[name], found.rows):
             yield _user(one, name), "it uses the number of rows, or the number of a row"
+
+
+def _frame(graph: Graph) -> tuple[object, ...]:
+    """All of a graph but shapes, programs and data."""
+    dtypes = {name: value.dtype for name, value in graph.values.items()}
+    interface = [[value.name for value in values] for values in (graph.inputs, graph.outputs)]
+    rest = (set(graph.constants), graph.checks, graph.cuts, len(graph.nodes))
+    return graph.views, dtypes, interface, rest
 
 
 def _user(graph: Graph, name: str) -> str:
@@ -205,7 +211,7 @@ def _unlike(expected: Graph, found: Graph, rows: int) -> Iterator[tuple[str, str
     other += [n for n, data in constants if n not in found.constants or not _equal(data, found.constants[n])]
     for name in other[:1]:
         yield _user(expected, name), f"its shapes or constants are others for {rows} rows"
-    if not other and (expected.views, len(expected.nodes)) != (found.views, len(found.nodes)):
+    if not other and _frame(expected) != _frame(found):
         yield "the whole model", f"its graph is another one for {rows} rows"
 
 
@@ -313,7 +319,7 @@ def _dependences(found: FreeRows, free: Collection[str]) -> Iterator[tuple[str, 
         arrays = dict(zip((*a.program.inputs, *a.program.outputs), (*a.inputs, *a.outputs), strict=True))
         flagged = frozenset(array for array, value in arrays.items() if one.home(value) in flags)
         known = {array: layouts.of(arrays[array]) for array in a.program.inputs if layouts.of(arrays[array])}
-        key = (a.program.text, flagged, tuple(known.items()))
+        key = (a.program.text, b.program.text, flagged, tuple(known.items()))
         if key not in done:
             proof = Proof(a.program, b.program, found.rows, known, flagged)
             done[key] = proof.obstacle(), proof.layouts
@@ -323,7 +329,8 @@ def _dependences(found: FreeRows, free: Collection[str]) -> Iterator[tuple[str, 
         layouts.known.update({arrays[array]: given[array] for array in a.program.outputs if array in given})
     for value in one.outputs:
         layout = layouts.of(value.name)
-        if layout is not None and layout.outer != 1:
+        before = prod(value.shape[: found.dimensions.get(value.name, 0)])
+        if (layout is not None and layout.outer != 1) or before != 1:
             yield f"output {value.name}", "its rows do not lie in the outermost dimension"
     for view in one.views:
         layout = layouts.of(view)
@@ -342,7 +349,7 @@ class _Layouts:
         lie side by side."""
         graph, home = self.found.graphs[0], self.found.graphs[0].home(name)
         dimension = self.found.dimensions.get(name)
-        if dimension is None:
+        if dimension is None or not graph.values[home].elements:
             return None
         if home not in self.known:
             value, inside = graph.values[home], self.found.dimensions[home]
