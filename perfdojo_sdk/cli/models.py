@@ -97,6 +97,8 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
     from perfdojo_sdk.graph.refusals import Malformed
     from perfdojo_sdk.graph.rows import HINT, LOWERED_AT, MOST_ROWS, RowsDepend, free_rows
 
+    shown = ascii(name)[1:-1][:60]
+
     def shapes_at(rows: int) -> Shapes:
         return {n: tuple(s if isinstance(s, int) else rows for s in shape) for n, shape in shapes.items()}
 
@@ -104,7 +106,7 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
         try:
             return lower(shapes_at(rows))
         except Malformed as error:
-            why = f"{name} was tried with {rows} rows" + (f"; {error.why}" if error.why else "")
+            why = f"{shown} was tried with {rows} rows" + (f"; {error.why}" if error.why else "")
             raise Malformed(error.what, why, error.hint or HINT) from None
 
     first = at(LOWERED_AT[0])
@@ -120,7 +122,7 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
 
     free = [n for n, shape in shapes.items() if shape[:1] == (name,)]
     try:
-        made = free_rows(lowered_at, free, name, most or MOST_ROWS)
+        made = free_rows(lowered_at, free, shown, most or MOST_ROWS)
     except RowsDepend as error:
         rows = [(node, "", why, DEPENDENT) for node, why in error.found]
         return Read(None, None, rows, first.operators, error)
