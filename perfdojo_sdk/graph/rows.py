@@ -318,7 +318,7 @@ def _dependences(found: FreeRows, free: Collection[str]) -> Iterator[tuple[str, 
     for a, b in zip(one.nodes, other.nodes, strict=True):
         arrays = dict(zip((*a.program.inputs, *a.program.outputs), (*a.inputs, *a.outputs), strict=True))
         flagged = frozenset(array for array, value in arrays.items() if one.home(value) in flags)
-        known = {array: layouts.of(arrays[array]) for array in a.program.inputs if layouts.of(arrays[array])}
+        known = {x: layout for x in a.program.inputs if (layout := layouts.of(arrays[x])) is not None}
         key = (a.program.text, b.program.text, flagged, tuple(known.items()))
         if key not in done:
             proof = Proof(a.program, b.program, found.rows, known, flagged)
