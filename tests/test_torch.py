@@ -7,12 +7,14 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from torch_cases import FAMILIES  # noqa: E402
 
+from perfdojo_sdk.cli.models import read  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
 from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
@@ -45,6 +47,49 @@ def close(one: Any, other: Any) -> bool:
     finite = other[other.isfinite()].abs()
     scale = float(finite.max()) if finite.numel() else 1.0
     return bool(torch.allclose(one, other, rtol=0, atol=2e-5 * max(scale, 1e-30), equal_nan=True))
+
+
+FREE = """
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(9, 4), nn.LSTM(4, 4, batch_first=True)
+        self.heads = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, ids):
+        y, _ = self.layer(self.table(ids))
+        return (y + self.heads(y, y, y, need_weights=False)[0]).mean(1)
+
+
+class Products(nn.Module):
+    def forward(self, ids):
+        return ids @ ids.T
+
+
+class Few(nn.Module):
+    def forward(self, ids):
+        return ids * 2 if ids.shape[0] < 50_000 else ids
+"""
+
+
+def test_an_open_size_of_a_module_leaves_rows_free(tmp_path: Path) -> None:
+    """Layers that PyTorch computes step by step have their rows inside; what mixes them is named."""
+    file = tmp_path / "free.py"
+    file.write_text(FREE)
+    found = read(f"{file}:Steps", {"ids": ("i64", ("batch", 3))})
+    assert found.free is not None and not found.refused
+    ids = torch.randint(0, 9, (4, 3))
+    for rows in (1, 4):
+        whole = run_graph(found.free.at(4), {"ids": ids.numpy()})[0]
+        [part] = run_graph(found.free.at(rows), {"ids": ids[:rows].numpy()})
+        assert part.shape == (rows, 4) and np.allclose(part, whole[:rows], rtol=0, atol=1e-6)
+    for name, node in (("Products", "matmul"), ("Few", "mul")):
+        refused = read(f"{file}:{name}", {"ids": ("f32", ("batch", 3))})
+        assert refused.free is None and refused.refused[0][0] == node
 
 
 def test_rules_agree_with_pytorch_and_take_every_call_and_every_row_is_tried() -> None:

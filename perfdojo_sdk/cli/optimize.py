@@ -12,13 +12,13 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
-from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
+from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.graph.graph import Graph
+    from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.models.optimise import ModelResult
 
 
@@ -32,7 +32,21 @@ def command(
     output: Annotated[Path | None, output_option(help="Default: build/models/NAME.")] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", help="The shape of an input that the model leaves open: x=f32[8,3,224,224]."),
+        typer.Option(
+            "--input",
+            help="The shape of an input that the model leaves open: x=f32[8,3,224,224]. A name for the"
+            " outermost size, x=f32[batch,128], leaves it free: the model then takes any number of rows.",
+        ),
+    ] = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Numbers of rows that kernels are built for if rows are free. Default: 1,4,16,64.",
+        ),
+    ] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, max=2**40, help="Most free rows of a call. Default: 65536.")
     ] = None,
     tune: Annotated[
         int | None, typer.Option(min=1, metavar="BUDGET", help="Search, evaluating so many for each kernel.")
@@ -63,33 +77,44 @@ def command(
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
     from perfdojo_sdk.library.settings import Settings
+    from perfdojo_sdk.models.blocks import SIZES
+    from perfdojo_sdk.models.free_rows import optimise_rows
     from perfdojo_sdk.models.optimise import optimise, refused_by
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    graph, refused, operators = lowered(model, inputs_of(given or []))
+    sizes = numbers_of(blocks) if blocks else SIZES
+    asked = read(model, inputs_of(given or []), max_rows)
+    graph = asked.graph
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.target(target)
-    rows = list(refused)
+    rows = list(asked.refused)
     if graph is not None:
         rows += [(node, "", r.what, r.reason.value) for node, r in refused_by(plugins, found, graph)]
     if listed:
-        _list(graph, rows, operators, as_json)
+        _list(asked, rows, as_json)
         raise typer.Exit(1 if rows else 0)
     if rows or graph is None:
         progress(table(("node", "operator", "what", "why"), rows, "not supported"))
-        raise unsupported(Path(model).name, rows)
+        raise asked.dependent or unsupported(Path(model).name, rows)
     settings = replace(Settings(), threads=threads or Settings().threads)
     if tune is not None:
         settings = replace(settings, search=AUTO, evaluations=tune)
     folder = output or Path("build", "models", _folder_name(model))
+    if asked.free is not None:
+        progress(f"{asked.free.name} is free: kernels for {', '.join(map(str, sizes))} rows")
     progress(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
+    if asked.free is None:
+        result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
+    else:
+        result = optimise_rows(
+            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes
+        )
     emit(_text(result), _data(result), as_json)
 
 
@@ -99,28 +124,36 @@ def _folder_name(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(model).stem)[:100].strip(".") or "model"
 
 
-def _list(
-    graph: Graph | None, rows: Sequence[tuple[str, ...]], operators: dict[str, int], as_json: bool
-) -> None:
+def _list(asked: Read, rows: Sequence[tuple[str, ...]], as_json: bool) -> None:
     columns = ("node", "operator", "what", "why")
+    graph, operators = asked.graph, dict(asked.operators)
     kernels = 0 if graph is None else len(graph.programs)
     text = f"{number_of(sum(operators.values()), 'nodes')} of {number_of(len(operators), 'operators')}"
     text += f", {number_of(kernels, 'kernels')}" if graph is not None else ""
     lines = [text, table(columns, rows, "not supported") if rows else "everything is supported"]
-    data = {"operators": operators, "kernels": kernels, "refused": [dict(zip(columns, r)) for r in rows]}
+    free = asked.free.name if asked.free is not None else None
+    lines += [f"the outermost size {free} is free: 1 to {asked.free.most} rows"] if asked.free else []
+    listed = [dict(zip(columns, r)) for r in rows]
+    data = {"operators": operators, "kernels": kernels, "free": free, "refused": listed}
     emit("\n".join(lines), data, as_json)
 
 
 def _text(result: ModelResult) -> str:
     counts: dict[str, int] = {}
-    for node in result.manifest.nodes:
-        counts[node.kernel] = counts.get(node.kernel, 0) + 1
+    free = result.manifest.rows
+    for graph in result.manifest.blocks.values() or (result.manifest,):
+        for node in graph.nodes:
+            counts[node.kernel] = counts.get(node.kernel, 0) + 1
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
         final = entry.timing.final
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
+    if free is not None:
+        blocks = zip(free.sizes, free.seconds, strict=True)
+        lines.append(table((free.name, "time"), [(str(size), seconds(time)) for size, time in blocks]))
+        lines.append(f"1 to {free.most} rows; memory is that of {number_of(free.sizes[-1], 'rows')}")
     mib, peak = 2**20, result.peak
     parts = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
     parts += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
@@ -139,8 +172,10 @@ def _data(result: ModelResult) -> dict[str, Any]:
     return {
         "directory": str(result.directory),
         "target": manifest.target,
-        "kernels": len({node.kernel for node in manifest.nodes}),
+        "kernels": len({n.kernel for m in manifest.blocks.values() or (manifest,) for n in m.nodes}),
         "calls": len(manifest.nodes),
+        "free": None if manifest.rows is None else manifest.rows.name,
+        "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
         "peak_bytes": result.peak.total,

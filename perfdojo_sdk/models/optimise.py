@@ -52,7 +52,7 @@ from perfdojo_sdk.models.manifest import (
 )
 from perfdojo_sdk.models.model import Model, load_model
 from perfdojo_sdk.models.naming import kernel_name
-from perfdojo_sdk.models.panels import with_panels
+from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.reduced import statement_instances
@@ -143,12 +143,10 @@ def optimise(
     refused = refused_by(plugins, target, graph)
     if refused:
         raise refused[0][1]
-    given, graph = graph, without_duplicates(graph)
-    graph, folds = frozen(graph) if freeze else (graph, ())
-    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
-    graph = fused(graph, plan)
+    given = graph
+    graph, plan, folds = prepared(plugins, target, graph, fuse, freeze)
     if freeze:
-        graph, layouts = with_panels(graph, target)
+        graph, layouts = with_panels(graph, panel_widths(graph, target))
         folds = (*folds, *layouts)
     memory = plan_memory(graph)
     peak = peak_of(graph, memory)
@@ -160,13 +158,9 @@ def optimise(
         result = build_library(
             plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
         )
-        if result.failed:
-            names = ", ".join(r.kernel.name for r in result.failed[:5])
-            why = "; ".join(sorted({r.failure for r in result.failed})[:5])
-            what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
-            raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
+        refuse_failed(result)
     built = perf_counter()
-    if symbol := _symbol(graph, result):
+    if symbol := symbol_in(graph, result):
         threads = (settings or Settings()).threads
         needed = load_library(directory / LIBRARY).function(
             symbol, len(graph.inputs) + len(graph.outputs) + 1
@@ -174,10 +168,10 @@ def optimise(
         peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
         refuse_beyond(peak, max_memory)
     write_tensors(directory / WEIGHTS, graph.constants, directory)
-    manifest = _manifest(target, graph, memory, plan, folds, result, directory)
+    manifest = manifest_of(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
+    checks = checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -191,6 +185,25 @@ def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
     graph, floats = folded(graph)
     graph, zeros = with_zeros_left_out(graph)
     return graph, (*floats, *zeros)
+
+
+def prepared(
+    plugins: Plugins, target: Target, graph: Graph, fuse: bool, freeze: bool
+) -> tuple[Graph, FusionPlan, tuple[Fold, ...]]:
+    """The graph whose kernels are built, the verdicts on its edges, and the declared folds."""
+    graph = without_duplicates(graph)
+    graph, folds = frozen(graph) if freeze else (graph, ())
+    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
+    return fused(graph, plan), plan, folds
+
+
+def refuse_failed(result: BuildResult) -> None:
+    """:class:`ModelError` if a kernel was not built."""
+    if result.failed:
+        names = ", ".join(r.kernel.name for r in result.failed[:5])
+        why = "; ".join(sorted({r.failure for r in result.failed})[:5])
+        what = f"{len(result.failed)} of {len(result.results)} kernels could not be built: {names}"
+        raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
 
 
 def plan_for(
@@ -247,13 +260,13 @@ def weight_places(graph: Graph) -> dict[str, int]:
     return places({name: (array.dtype.itemsize, array.nbytes) for name, array in graph.constants.items()})
 
 
-def _symbol(graph: Graph, result: BuildResult | None) -> str:
+def symbol_in(graph: Graph, result: BuildResult | None) -> str:
     """The function of the model, if the library has one."""
     sources = result.manifest.artefacts if result and result.manifest else ()
     return symbol_of(graph.name) if any(a.path == f"src/{UNIT}" for a in sources) else ""
 
 
-def _manifest(
+def manifest_of(
     target: Target,
     graph: Graph,
     memory: MemoryPlan,
@@ -281,7 +294,7 @@ def _manifest(
         cuts=tuple(CutEntry(output=c.output, axis=c.axis, count=c.count) for c in graph.cuts),
         edges=tuple(map(edge_entry, plan.edges)),
         folds=tuple(FoldEntry(law=f.law, where=f.where[:1024], what=f.what[:1024]) for f in folds),
-        symbol=_symbol(graph, result),
+        symbol=symbol_in(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
@@ -313,7 +326,7 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
     return found
 
 
-def _checked(
+def checked(
     graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
 ) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
@@ -328,11 +341,11 @@ def _checked(
     checks = []
     if graph.nodes:
         alone = run_graph(graph, inputs, _by_library(load_library(model.directory / LIBRARY)))
-        _compare("its kernels called one by one", found, alone, exact=True)
+        compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
-        _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
+        compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
         checks.append("agrees with the interpreter on the model as it was given")
     elif plain is not None and instances <= MOST_COMPILED:
         try:
@@ -342,7 +355,7 @@ def _checked(
         except Refused as refused:
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:
-            _compare("plain code of each node", found, expected, exact=False)
+            compare("plain code of each node", found, expected, exact=False)
             checks.append("agrees with the model as it was given, node by node in plain code")
     return tuple(checks)
 
@@ -357,7 +370,7 @@ def _by_library(library: Library) -> Execute:
     return execute
 
 
-def _compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
+def compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
     for k, (one, other) in enumerate(zip(found, expected, strict=True)):
         if exact or one.dtype.kind in "biu":
             same = one.tobytes() == other.tobytes()
