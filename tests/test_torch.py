@@ -18,7 +18,7 @@ from perfdojo_sdk.cli.models import read  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
 from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
-from perfdojo_sdk.frontends.torch.kernelbench import excess, main  # noqa: E402
+from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
 from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
 from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
@@ -120,6 +120,30 @@ def tried(cases: dict[str, Any]) -> set[str]:
             names.append(name)
             assert close(one, expected), f"{name}, result {k}: {one} instead of {expected}"
     return set(report.operators)
+
+
+def test_fused_operators_of_transformer_layers_are_taken_apart() -> None:
+    torch.manual_seed(0)
+    hidden = torch.zeros(1, 3, dtype=torch.bool)
+    hidden[0, 2] = True
+    causal = torch.triu(torch.ones(3, 3, dtype=torch.bool), 1)
+    options = {"batch_first": True, "dropout": 0.0}
+    one = torch.nn.TransformerEncoderLayer(4, 2, 4, activation="gelu", norm_first=True, **options).eval()
+    two = torch.nn.TransformerEncoderLayer(4, 2, 4, **options).eval()
+    heads = torch.nn.MultiheadAttention(4, 2, **options).eval()
+
+    def layers(x: Any) -> Any:
+        y = two(one(x, src_mask=causal), src_key_padding_mask=hidden)
+        weights = (heads.in_proj_weight, heads.in_proj_bias, heads.out_proj.weight, heads.out_proj.bias)
+        return torch._native_multi_head_attention(y, y, y, 4, 2, *weights, causal, True, True, 0)
+
+    x = torch.randn(1, 3, 4)
+    with torch.no_grad():
+        ours = compiled(layers)
+        assert all(close(one, other) for one, other in zip(ours(x), layers(x), strict=True))
+    [graph] = report(ours).graphs
+    assert not graph.elsewhere and not graph.whole
+    assert {"_transformer_encoder_layer_fwd", "_native_multi_head_attention"} <= set(graph.operators)
 
 
 def test_operands_meet_in_the_dtype_that_pytorch_says() -> None:
@@ -387,6 +411,14 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     bad = json.loads((tmp_path / "bad.json").read_text())
     assert bad["status"] == "failed" and "has no Model" in bad["what"]
     assert cli("kernelbench", "out").code == 5
+
+
+def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
+    net = Net()
+    net.state, net.parts = torch.zeros(2), [torch.zeros(1), (torch.zeros(3, dtype=torch.int32), "name")]
+    wide = widened(net)
+    assert wide.state.dtype == wide.parts[0].dtype == wide.linear.weight.dtype == torch.float64
+    assert wide.parts[1][0].dtype == torch.int32 and wide.parts[1][1] == "name"
 
 
 def test_errors_are_measured_against_what_is_allowed() -> None:

@@ -65,13 +65,13 @@ class Reduction:
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    First the root alone shrinks. If tiles keep it too large, they shrink with it, first in proportion and
-    then each by itself: the same moves at the same places, with smaller factors. No program of the result
-    runs more than ``most_instances`` statement instances, unless the moves allow no shape that small; then
-    it is the smallest shape found. Every scope that iterates in the given trace iterates at least twice in
-    the result, since a loop that runs once hides faults of its order. A trace that is small enough is
-    returned unchanged, but for large inputs that it reads at run-time indices. ``like``: a reduction of
-    another game; if it makes this one small enough, nothing else is tried.
+    First the root alone shrinks. If tiles keep it too large, they shrink with it, first each by itself and
+    then, if need be, in proportion: the same moves at the same places, with smaller factors. No program of
+    the result runs more than ``most_instances`` statement instances, unless the moves allow no shape that
+    small; then it is the smallest shape found. Every scope that iterates in the given trace iterates at
+    least twice in the result, since a loop that runs once hides faults of its order. A trace that is small
+    enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``: a
+    reduction of another game; if it makes this one small enough, nothing else is tried.
     """
     game = _Game(trace, rules)
     if like is not None and like.large.root == trace.root:
@@ -81,9 +81,15 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     few = with_few_rows(trace.root)
     if few is not trace.root:
         trace = game.replayed(trace, few, trace.moves) or trace
-    reduced = _smaller_root(trace, game, most_instances)
-    if any(map(game.tiled, trace.steps)):
-        reduced = _smaller_root(reduced, game, most_instances, in_proportion=True)
+    reduced = _one_by_one(_smaller_root(trace, game, most_instances), game, most_instances)
+    if _instances(reduced) > most_instances and any(map(game.tiled, trace.steps)):
+        together = _smaller_root(reduced, game, most_instances, in_proportion=True)
+        reduced = _one_by_one(together, game, most_instances)
+    return reduced
+
+
+def _one_by_one(reduced: Trace, game: _Game, most_instances: int) -> Trace:
+    """The game with smaller tiles, each tried by itself, and a smaller root after that."""
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
