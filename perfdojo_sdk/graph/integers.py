@@ -31,6 +31,9 @@ from perfdojo_sdk.graph.quantised import Reader, Result, Sum
 from perfdojo_sdk.graph.shapes import affine
 from perfdojo_sdk.graph.writer import Place, Writer, number, parsed
 
+#: The law by which a sum of floats becomes one of integers.
+REQUANTISATION = "requantisation"
+
 #: A quotient is cut to this size before it becomes an integer, so that no sum with a zero point wraps.
 BEYOND = 200000
 
@@ -51,6 +54,8 @@ class Pair:
     before: str
     after: str
     where: str
+    exact: bool
+    """True if both have the same bits."""
 
 
 def unit_of(dialect: Dialect) -> Unit | None:
@@ -72,7 +77,7 @@ def with_integer_sums(graph: Graph, unit: Unit | None, laws: bool) -> tuple[Grap
 
 def side_by_side(graph: Graph, unit: Unit) -> tuple[Graph, tuple[Pair, ...]]:
     """The graph as it is, with each integer kernel beside what it stands for, on the same inputs: its outputs
-    are both values of each pair."""
+    are the values after, then those before of all pairs."""
     work = _Rewriter(graph, unit, laws=True, beside=True)
     found = work.rewritten()
     return found, tuple(work.pairs)
@@ -233,7 +238,12 @@ class _Kernel:
         inner = {l: f"{{{first + n}}}" for n, l in enumerate(layout.taps)}
         self.inner_sizes = [self.sizes[l] for l in layout.taps]
         self.groups = 0
-        if layout.channels is not None:
+        """Groups of channels; 0: the sum goes through them one by one."""
+        self.single = prod(self.sizes[l] for l in rows) == 1
+        if layout.channels is not None and self.single:
+            inner[layout.channels] = f"{{{first + len(inner)}}}"
+            self.inner_sizes.append(self.sizes[layout.channels])
+        elif layout.channels is not None:
             self.groups = -(-self.sizes[layout.channels] // self.unit.size)
             self.group = [f"{{{first + len(inner)}}}", f"{{{first + len(inner) + 1}}}"]
             self.inner_sizes += [self.groups, self.unit.size]
@@ -275,19 +285,29 @@ class _Kernel:
         return data.astype(kind), offset, of_zero, None if correction is None else _wrapped(correction)
 
     def _in_groups(self, data: Array) -> Array:
-        """Weights whose channels are filled up to whole groups with zeros, each lane beside its group."""
-        if self.layout.channels is None:
-            return np.ascontiguousarray(data)
+        """Weights whose channels are filled up to whole groups with zeros, each lane beside its group; or, for a
+        single row, with all that a lane needs side by side."""
+        if not self.groups:
+            return np.ascontiguousarray(np.moveaxis(data, -1, self._lane_at()))
         more = self.groups * self.unit.size - data.shape[-2]
         data = np.concatenate([data, np.zeros((*data.shape[:-2], more, data.shape[-1]), np.int64)], axis=-2)
         data = data.reshape(*data.shape[:-2], self.groups, self.unit.size, data.shape[-1])
         return np.ascontiguousarray(np.moveaxis(data, -2, -1))
 
     def _weights_at(self) -> list[str]:
-        at = [self.inner[l] for l in (*self.layout.batch, *self.layout.taps)]
-        if self.layout.channels is None:
-            return [*at, self.lane]
+        layout = self.layout
+        at = [self.inner[l] for l in (*layout.batch, *layout.taps)]
+        if not self.groups:
+            at += [self.inner[layout.channels]] if layout.channels is not None else []
+            at.insert(self._lane_at(), self.lane)
+            return at
         return [*at, self.group[0], self.lane, self.group[1]]
+
+    def _lane_at(self) -> int:
+        """The dimension of the lanes among weights without groups."""
+        layout = self.layout
+        last = len(layout.batch) + len(layout.taps)
+        return len(layout.batch) if self.single and layout.channels is not None else last
 
     # -- the image
 
@@ -463,7 +483,7 @@ class _Rewriter:
                 made = self._integer_kernel(site)
                 if self.beside:
                     outputs[f"after {len(self.pairs)}"] = made
-                    self.pairs.append(Pair(site.result.value, f"after {len(self.pairs)}", node.origin))
+                    self.pairs.append(Pair(site.result.value, f"after {len(self.pairs)}", node.origin, site.result.exact))
                 else:
                     self.new[site.result.value] = made
             if self.beside or replaced.isdisjoint(node.outputs):
@@ -580,7 +600,7 @@ class _Rewriter:
         if site.result.exact:
             law, what = "none", f"{name} is a sum of integers in groups: the same bits"
         else:
-            law = "requantisation"
+            law = REQUANTISATION
             what = f"{name} adds up integers, exactly; factor * sum + shift is then rounded in f32"
         self.folds.append(Fold(law, site.total.node.origin or name, what))
 

@@ -21,6 +21,7 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Graph, Value
+from perfdojo_sdk.graph.integers import REQUANTISATION, Unit, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
@@ -131,7 +132,8 @@ def optimise(
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
     with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
-    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
+    weights (:mod:`perfdojo_sdk.graph.folding`), and sums of dequantised numbers become sums of integers
+    (:mod:`perfdojo_sdk.graph.integers`); the manifest declares each. ``max_memory``: bytes that a call
     may need; a model that needs more is refused, before anything is built if that is known by then.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
@@ -142,7 +144,11 @@ def optimise(
     if refused:
         raise refused[0][1]
     given, graph = graph, without_duplicates(graph)
+    groups = unit_of(target.dialect)
+    graph, integers = with_integer_sums(graph, groups, laws=freeze)
+    whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
     graph, folds = folded(graph) if freeze else (graph, ())
+    folds = (*integers, *folds)
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
     if freeze:
@@ -175,7 +181,11 @@ def optimise(
     manifest = _manifest(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
+    plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
+    meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
+    checks = _checked(graph, whole, load_model(directory), plain, meant)
+    if whole is not given and groups is not None:
+        checks = (*checks, *_requantised(without_duplicates(given), groups, plain))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -298,11 +308,15 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
 
 
 def _checked(
-    graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
+    graph: Graph,
+    given: Graph,
+    model: Model,
+    plain: Callable[[], CompiledKernels] | None = None,
+    meant: str = "the model as it was given",
 ) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
     that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
-    models that are too large for the interpreter."""
+    models that are too large for the interpreter. ``meant``: words for ``given``."""
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -317,7 +331,7 @@ def _checked(
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
         _compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
-        checks.append("agrees with the interpreter on the model as it was given")
+        checks.append(f"agrees with the interpreter on {meant}")
     elif plain is not None and instances <= MOST_COMPILED:
         try:
             execute = plain()
@@ -327,8 +341,36 @@ def _checked(
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:
             _compare("plain code of each node", found, expected, exact=False)
-            checks.append("agrees with the model as it was given, node by node in plain code")
+            checks.append(f"agrees with {meant}, node by node in plain code")
     return tuple(checks)
+
+
+def _requantised(given: Graph, unit: Unit, plain: Callable[[], CompiledKernels]) -> tuple[str, ...]:
+    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
+    beside, pairs = side_by_side(given, unit)
+    instances = sum(statement_instances(n.program) for n in beside.nodes)
+    if instances > MOST_COMPILED:
+        return ("has integer kernels that were not compared with those of floats: the model is too large",)
+    if instances <= MOST_INTERPRETED:
+        execute: Execute = interpreted
+    else:
+        execute = compiled = plain()
+        compiled.prepare(beside.programs)
+    found = run_graph(beside, drawn(beside.inputs, 0), execute)
+    steps, elements = 0, 0
+    for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
+        what = f"the floats that it stands for, in {pair.where or pair.before}"
+        if before.dtype.kind == "f":
+            _compare(what, [after], [before], exact=False)
+            continue
+        apart = np.abs(after.astype(np.int64) - before.astype(np.int64))
+        if apart.max(initial=0) > (0 if pair.exact else 1):
+            raise VerificationError("PD-O014", f"an integer kernel differs from {what}")
+        steps, elements = steps + int(np.count_nonzero(apart)), elements + apart.size
+    return (
+        f"has integer kernels that agree with those of floats on the same inputs: of {elements} integers,"
+        f" {steps} are one step apart",
+    )
 
 
 def _by_library(library: Library) -> Execute:
