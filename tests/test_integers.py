@@ -16,7 +16,7 @@ from perfdojo_sdk.graph import integers
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.integers import REQUANTISATION, Unit, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.passes import without_duplicates
-from perfdojo_sdk.graph.running import run_graph
+from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.plugins import load_plugins
 
@@ -210,12 +210,12 @@ def test_each_kernel_is_judged_beside_what_it_replaces(monkeypatch: pytest.Monke
     graph = residual()
     beside, pairs = side_by_side(graph, BYTES)
     assert len(pairs) == 3 and len(beside.outputs) == 6
-    (said,) = building._requantised(graph, BYTES, lambda: pytest.fail("the interpreter is enough"))
+    (said,) = building._requantised(graph, BYTES, lambda graph: interpreted)
     assert "of 200 integers, 0 are one step apart" in said
     wrapped = integers._wrapped
     monkeypatch.setattr(integers, "_wrapped", lambda data: wrapped(data + 2000))
     with pytest.raises(VerificationError, match="an integer kernel differs"):
-        building._requantised(graph, BYTES, lambda: pytest.fail("the interpreter is enough"))
+        building._requantised(graph, BYTES, lambda graph: interpreted)
 
 
 def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:

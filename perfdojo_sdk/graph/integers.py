@@ -23,6 +23,7 @@ from perfdojo_sdk.core.dtypes import integer_bounds
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
 from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.copying import Copy
 from perfdojo_sdk.graph.folding import Fold, same_places, steps_of
 from perfdojo_sdk.graph.graph import Array, Graph, Node, Value
 from perfdojo_sdk.graph.joining import Rewrite, named, rewritten_statement
@@ -285,8 +286,8 @@ class _Kernel:
         return data.astype(kind), offset, of_zero, None if correction is None else _wrapped(correction)
 
     def _in_groups(self, data: Array) -> Array:
-        """Weights whose channels are filled up to whole groups with zeros, each lane beside its group; or, for a
-        single row, with all that a lane needs side by side."""
+        """Weights whose channels are filled up to whole groups with zeros, each lane beside its group; for
+        a single row, all that a lane needs lies together instead."""
         if not self.groups:
             return np.ascontiguousarray(np.moveaxis(data, -1, self._lane_at()))
         more = self.groups * self.unit.size - data.shape[-2]
@@ -431,16 +432,15 @@ def _wrapped(data: Array) -> Array:
 # -- the graph ---------------------------------------------------------------------------------------
 
 
-class _Rewriter:
+class _Rewriter(Copy):
     """A graph on its way to one with integer kernels."""
 
     def __init__(self, graph: Graph, unit: Unit, laws: bool, beside: bool = False) -> None:
-        self.graph, self.unit, self.beside = graph, unit, beside
+        super().__init__(graph)
+        self.unit, self.beside = unit, beside
         self.read = Reader(graph)
         self.folds: list[Fold] = []
         self.pairs: list[Pair] = []
-        self.b = Builder(graph.name)
-        self.new: dict[str, Value] = {}
         self.last: dict[tuple[str, int], Value] = {}
         """A value and one of its dimensions -> the value with that dimension last."""
         self.sites: dict[int, _Site] = {}
@@ -472,8 +472,6 @@ class _Rewriter:
         return _Site(total, layout, found)
 
     def rewritten(self) -> Graph:
-        for value in self.graph.inputs:
-            self.new[value.name] = self.b.input(value.name, value.shape, value.dtype)
         replaced = {site.result.value for site in self.sites.values()}
         outputs: dict[str, Value] = {}
         for k, node in enumerate(self.graph.nodes):
@@ -483,42 +481,26 @@ class _Rewriter:
                 made = self._integer_kernel(site)
                 if self.beside:
                     outputs[f"after {len(self.pairs)}"] = made
-                    self.pairs.append(Pair(site.result.value, f"after {len(self.pairs)}", node.origin, site.result.exact))
+                    self.pairs.append(
+                        Pair(site.result.value, f"after {len(self.pairs)}", node.origin, site.result.exact)
+                    )
                 else:
                     self.new[site.result.value] = made
             if self.beside or replaced.isdisjoint(node.outputs):
                 self._kept(node)
-        for k in range(len(self.graph.checks)):
-            check = self.graph.checks[k]
-            self.b.origin = check.origin
-            self.b.check(self._value(check.value), check.what)
+        self.checks()
         if self.beside:
-            outputs |= {f"before {n}": self._value(pair.before) for n, pair in enumerate(self.pairs)}
+            outputs |= {f"before {n}": self.value(pair.before) for n, pair in enumerate(self.pairs)}
         else:
-            outputs = {value.name: self._value(value.name) for value in self.graph.outputs}
+            outputs = {value.name: self.value(value.name) for value in self.graph.outputs}
         return self.b.graph(outputs)
-
-    def _value(self, name: str) -> Value:
-        """The new value for one of the graph."""
-        if name not in self.new:
-            value = self.graph.values[name]
-            if name in self.graph.views:
-                inside = self.b.view(self._value(self.graph.views[name]), value.shape)
-                self.new[name] = self.b.same_bits(inside, value.dtype)
-            else:
-                self.new[name] = self.b.constant(self.graph.constants[name].reshape(value.shape), name)
-        return self.new[name]
 
     def _kept(self, node: Node) -> None:
         """Add a node as it was, or with channels last if that is how its operands come."""
         made = None if self.beside else self._turned(node)
         if made is not None:
             return
-        values = [self.graph.values[name] for name in node.outputs]
-        found = self.b.kernel(
-            node.program, [self._value(name) for name in node.inputs], [(v.shape, v.dtype) for v in values]
-        )
-        self.new.update(zip(node.outputs, found, strict=True))
+        self.node(node)
 
     def _turned(self, node: Node) -> Value | None:
         """An element-wise node of operands that have a dimension last: its result, in that order as well."""
@@ -532,7 +514,7 @@ class _Rewriter:
         for dim in dims:
             program = self._program_turned(node, whole, bound, dim)
             if program is not None:
-                inputs = [self.last[bound[a], dim] if a in whole else self._value(bound[a]) for a in bound]
+                inputs = [self.last[bound[a], dim] if a in whole else self.value(bound[a]) for a in bound]
                 shape = tuple(target[d] for d in range(len(target)) if d != dim) + (target[dim],)
                 dtype = self.graph.values[node.outputs[0]].dtype
                 (made,) = self.b.kernel(parsed(program), inputs, [(shape, dtype)])
@@ -579,7 +561,7 @@ class _Rewriter:
         total, layout = site.total, site.layout
         name = total.image.source
         turned = (name, layout.channel_dim) in self.last
-        source = self.last[name, layout.channel_dim] if turned else self._value(name)
+        source = self.last[name, layout.channel_dim] if turned else self.value(name)
         kernel = _Kernel(self.b, site, self.unit, source, turned, self._zero(total))
         made = kernel.value()
         self._declare(site)
@@ -593,7 +575,7 @@ class _Rewriter:
         if not total.image.zero:
             return 0
         data = self.read.constant(total.image.zero)
-        return self._value(total.image.zero) if data is None else int(data.reshape(-1)[0])
+        return self.value(total.image.zero) if data is None else int(data.reshape(-1)[0])
 
     def _declare(self, site: _Site) -> None:
         name = site.total.node.program.name

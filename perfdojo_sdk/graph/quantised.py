@@ -188,17 +188,10 @@ class Reader:
 
     def sum(self, node: Node) -> Sum | None:
         """The sum of products that the first nest of a kernel is, of quantised numbers and weights."""
-        nests = node.program.body
-        leaves = nests[0].leaves
-        if len(leaves) != 2 or len(nests) > 2 or len(node.outputs) != 1 or node.program.in_out:
+        found = products_of(node)
+        if found is None:
             return None
-        (start, _), (step, sizes) = leaves
-        factors = step.value.arguments if performs(step.value, "mul") else ()
-        reads = [read for read in map(uncast, factors) if isinstance(read, Read)]
-        if step.accumulate != "add" or len(reads) != 2 or start.accumulate or start.guard:
-            return None
-        if start.target != step.target or step.lookups or start.lookups:
-            return None
+        start, step, sizes, reads = found
         bound = dict(zip(node.program.inputs, node.inputs, strict=True))
         for one, other in (reads, reads[::-1]):
             if one.access.array not in bound or other.access.array not in bound:
@@ -359,6 +352,23 @@ class Reader:
 
 
 _NOT_ONE = -1
+
+
+def products_of(node: Node) -> tuple[Statement, Statement, tuple[int, ...], list[Read]] | None:
+    """The sum of products that the first nest of a kernel is: its start, its step, the sizes of its loops,
+    and the two elements that are multiplied."""
+    nests = node.program.body
+    leaves = nests[0].leaves
+    if len(leaves) != 2 or len(nests) > 2 or len(node.outputs) != 1 or node.program.in_out:
+        return None
+    (start, _), (step, sizes) = leaves
+    factors = step.value.arguments if performs(step.value, "mul") else ()
+    reads = [read for read in map(uncast, factors) if isinstance(read, Read)]
+    if step.accumulate != "add" or len(reads) != 2 or start.accumulate or start.guard:
+        return None
+    if start.target != step.target or step.lookups or start.lookups:
+        return None
+    return start, step, tuple(sizes), reads
 
 
 def uncast(value: Expression) -> Expression:

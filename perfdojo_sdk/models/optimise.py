@@ -127,6 +127,7 @@ def optimise(
     fuse: bool = True,
     freeze: bool = False,
     max_memory: int | None = None,
+    declared: Sequence[Fold] = (),
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
@@ -135,6 +136,7 @@ def optimise(
     weights (:mod:`perfdojo_sdk.graph.folding`), and sums of dequantised numbers become sums of integers
     (:mod:`perfdojo_sdk.graph.integers`); the manifest declares each. ``max_memory``: bytes that a call
     may need; a model that needs more is refused, before anything is built if that is known by then.
+    ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -148,7 +150,7 @@ def optimise(
     graph, integers = with_integer_sums(graph, groups, laws=freeze)
     whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
     graph, folds = folded(graph) if freeze else (graph, ())
-    folds = (*integers, *folds)
+    folds = (*declared, *integers, *folds)
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
     graph = fused(graph, plan)
     if freeze:
@@ -185,7 +187,7 @@ def optimise(
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
     checks = _checked(graph, whole, load_model(directory), plain, meant)
     if whole is not given and groups is not None:
-        checks = (*checks, *_requantised(without_duplicates(given), groups, plain))
+        checks = (*checks, *_requantised(without_duplicates(given), groups, runs_of(plugins, target)))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -345,17 +347,13 @@ def _checked(
     return tuple(checks)
 
 
-def _requantised(given: Graph, unit: Unit, plain: Callable[[], CompiledKernels]) -> tuple[str, ...]:
+def _requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
     """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
     beside, pairs = side_by_side(given, unit)
     instances = sum(statement_instances(n.program) for n in beside.nodes)
     if instances > MOST_COMPILED:
         return ("has integer kernels that were not compared with those of floats: the model is too large",)
-    if instances <= MOST_INTERPRETED:
-        execute: Execute = interpreted
-    else:
-        execute = compiled = plain()
-        compiled.prepare(beside.programs)
+    execute = prepare(beside)
     found = run_graph(beside, drawn(beside.inputs, 0), execute)
     steps, elements = 0, 0
     for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
@@ -371,6 +369,19 @@ def _requantised(given: Graph, unit: Unit, plain: Callable[[], CompiledKernels])
         f"has integer kernels that agree with those of floats on the same inputs: of {elements} integers,"
         f" {steps} are one step apart",
     )
+
+
+def runs_of(plugins: Plugins, target: Target) -> Callable[[Graph], Execute]:
+    """Makes a way to run a graph as it stands: the interpreter, or plain code if the graph is large."""
+
+    def prepare(graph: Graph) -> Execute:
+        if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
+            return interpreted
+        compiled = CompiledKernels.of(plugins, target.name)
+        compiled.prepare(graph.programs)
+        return compiled
+
+    return prepare
 
 
 def _by_library(library: Library) -> Execute:
