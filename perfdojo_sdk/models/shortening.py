@@ -8,11 +8,14 @@ limit stay in float; of the others, those of the largest error stay, until the w
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 
 import numpy as np
+from numpy.lib.format import read_array, read_array_header_1_0, read_array_header_2_0, read_magic
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import open_regular
@@ -27,7 +30,7 @@ from perfdojo_sdk.graph.calibration import (
     with_short_layers,
 )
 from perfdojo_sdk.graph.folding import Fold
-from perfdojo_sdk.graph.graph import Array, Graph
+from perfdojo_sdk.graph.graph import Array, Graph, Value
 from perfdojo_sdk.graph.running import Execute, run_graph
 
 #: Most bytes of a file of samples, and most samples that are used.
@@ -165,35 +168,41 @@ def read_samples(path: Path, graph: Graph) -> list[dict[str, Array]]:
     such ones along a further first dimension. Nothing in it is unpickled."""
     arrays: dict[str, Array] = {}
     try:
-        with open_regular(path) as file:
-            if path.stat().st_size > MOST_BYTES:
-                raise _bad(path, f"it has more than {MOST_BYTES} bytes")
-            with zipfile.ZipFile(file) as packed:
-                if sum(member.file_size for member in packed.infolist()) > MOST_BYTES:
-                    raise _bad(path, f"it holds more than {MOST_BYTES} bytes")
-            file.seek(0)
-            with np.load(file, allow_pickle=False) as found:
-                for value in graph.inputs:
-                    if value.name not in found.files:
-                        raise _bad(path, f"it has no array {ascii(value.name)[:80]}")
-                    arrays[value.name] = found[value.name]
-    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        with open_regular(path) as file, zipfile.ZipFile(file) as packed:
+            for value in graph.inputs:
+                arrays[value.name] = _array(packed, value, path)
+    except _DAMAGED as error:
         raise _bad(path, str(error)[:200]) from None
-    counts = set()
-    for value in graph.inputs:
-        data = arrays[value.name]
-        several = data.ndim == len(value.shape) + 1
-        if data.dtype != numpy_dtype(value.dtype) or data.shape[int(several) :] != value.shape:
-            shape = f"{data.dtype}{list(data.shape)}"
-            raise _bad(path, f"{ascii(value.name)[:80]} is {shape}, and the model takes {value.text}")
-        if data.dtype.kind == "f" and not np.isfinite(data).all():
-            raise _bad(path, f"{ascii(value.name)[:80]} holds a NaN or an infinity")
-        arrays[value.name] = data if several else data[None]
-        counts.add(len(arrays[value.name]))
+    counts = {len(data) for data in arrays.values()}
     if len(counts) > 1 or 0 in counts:
         raise _bad(path, f"its arrays have {sorted(counts)} samples")
     number = min(counts.pop() if counts else 1, MOST_SAMPLES)
     return [{name: data[k] for name, data in arrays.items()} for k in range(number)]
+
+
+#: What a file raises that is no archive of arrays, or was cut off, or needs a password.
+_DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+def _array(packed: zipfile.ZipFile, value: Value, path: Path) -> Array:
+    """The samples of one input. Its head is checked before any memory is reserved for it."""
+    name = f"{value.name}.npy"
+    if name not in packed.namelist():
+        raise _bad(path, f"it has no array {ascii(value.name)[:80]}")
+    with packed.open(name) as file:
+        head = read_array_header_1_0 if read_magic(file) == (1, 0) else read_array_header_2_0
+        shape, _, dtype = head(file)
+    several = len(shape) == len(value.shape) + 1
+    if dtype != numpy_dtype(value.dtype) or shape[int(several) :] != value.shape:
+        what = f"{dtype}{list(shape)[:20]}"
+        raise _bad(path, f"{ascii(value.name)[:80]} is {what}, and the model takes {value.text}")
+    if prod(shape) * dtype.itemsize > MOST_BYTES:
+        raise _bad(path, f"it holds more than {MOST_BYTES} bytes")
+    with packed.open(name) as file:
+        data: Array = read_array(file, allow_pickle=False)
+    if data.dtype.kind == "f" and not np.isfinite(data).all():
+        raise _bad(path, f"{ascii(value.name)[:80]} holds a NaN or an infinity")
+    return data if several else data[None]
 
 
 def _bad(path: Path, why: str) -> DojoError:
