@@ -73,7 +73,7 @@ def test_columns_of_few_bits_are_unpacked(bits: int, zeros: str) -> None:
 
 
 @pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, False), (8, True)])
-def test_a_few_rows_unpack_where_they_multiply(bits: int, zeros: bool) -> None:
+def test_rows_times_blocks_in_their_layout(bits: int, zeros: bool) -> None:
     rows, columns, block = 48, 3, 16
     blocks, each = rows // block, 8 // bits
     numbers = DRAW.integers(0, 2**bits, (columns, blocks, block))

@@ -10,9 +10,9 @@ from perfdojo_sdk.graph.operators.caches import unpacked
 from perfdojo_sdk.graph.operators.contractions import matmul
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.shapes import affine
-from perfdojo_sdk.graph.writer import Writer, is_float
+from perfdojo_sdk.graph.writer import Writer, is_float, levels
 
-#: Fewest rows for which a matrix is unpacked before it is multiplied.
+#: Fewest rows for which numbers are unpacked before they are multiplied.
 LEAST_ROWS = 4
 
 
@@ -28,48 +28,85 @@ def product_of_blocks(
 ) -> Value:
     """``x`` times a matrix in blocks, for which see :func:`.caches.unpacked`.
 
-    A few rows read each number once or twice, so that unpacking the whole matrix would move eight times its
-    bytes: they unpack where they multiply. Numbers of one byte go with elements of ``x`` that lie apart, so
-    these are laid out before, all that meet the lowest bits, then the next.
+    A few rows read each number once or twice, so they unpack it where they multiply. For more rows, a target
+    may unpack some columns at a time, and multiply them while they are near: all rows of ``x`` go with each
+    column, which is why the loop over columns stands outside. Numbers that share a byte go with elements of
+    ``x`` that lie apart, so these are laid out before: all that meet the lowest bits, then the next.
     """
     rows, columns = size
     if not x.rank or x.shape[-1] != rows:
         raise Malformed(f"{x.text} times a matrix of {rows} rows")
-    blocks, each = -(-rows // max(block, 1)), 8 // bits if bits in (2, 4, 8) else 1
-    few = 0 < x.elements < LEAST_ROWS * rows and x.dtype == scales.dtype == "f32"
-    plain = bits in (4, 8) and block >= each and blocks * block == rows and block % each == 0
-    fits = packed.shape == (columns, blocks, block // each) and scales.elements == columns * blocks
+    each, block = 8 // bits if bits in (4, 8) else 0, max(block, 1)
+    blocks = -(-rows // block)
+    plain = each and x.elements and blocks * block == rows and block % each == 0
+    floats = x.dtype == scales.dtype == "f32" and not (zeros is not None and is_float(zeros.dtype))
+    fits = packed.shape == (columns, blocks, block // max(each, 1)) and scales.elements == columns * blocks
     known = zeros is None or zeros.elements == columns * -(-blocks * bits // 8)
-    if not (few and plain and fits and known) or (zeros is not None and is_float(zeros.dtype)):
+    if not (plain and floats and fits and known and packed.dtype == "u8"):
         return matmul(b, x, unpacked(b, packed, scales, zeros, size, bits, block))
-    k, count, width = Writer(b, "product_of_blocks"), x.elements // rows, block // each
-    vector, w, s = k.read(b.view(x, (count, rows))), k.read(packed), k.read(b.view(scales, (columns, blocks)))
-    apart = k.local((each, count, blocks, width), "f32") if each > 1 else None
-    if apart is not None:
-        source = affine(("{2}", block), ("{3}", each), ("{0}", 1))
-        k.nest(apart.shape, f"{apart(['{0}', '{1}', '{2}', '{3}'])} = {vector(['{1}', source])}")
-    zero = str(2 ** (bits - 1))
-    if zeros is not None:
-        byte = k.read(b.view(zeros, (columns, -(-blocks * bits // 8))))(["{1}", affine_part("{2}", each)])
-        mask, shift = 2**bits - 1, f"index({{2}}%{each}*{bits})"
-        zero = f"f32({byte})" if each == 1 else f"f32(and(shr({byte}, {shift}), {mask}))"
-    terms = []
-    for n in range(each):
-        number = w(["{1}", "{2}", "{3}"])
-        if each > 1:
-            number = f"and({number}, {2**bits - 1})" if n == 0 else f"shr({number}, {bits * n})"
-        at = affine(("{2}", block), ("{3}", 1))
-        element = apart([n, "{0}", "{2}", "{3}"]) if apart is not None else vector(["{0}", at])
-        terms.append(f"{element} * (f32({number}) - {zero})")
-    y = k.write((count, columns), "f32")
-    text = f"{y(['{0}', '{1}'])} += {s(['{1}', '{2}'])} * ({' + '.join(terms)})"
-    k.nest((count, columns), f"{y(['{0}', '{1}'])} = 0", ((blocks, width), text))
-    return b.view(k.done()[0], (*x.shape[:-1], columns))
+    form = _Blocks(b, b.view(x, (x.elements // rows, rows)), packed, scales, zeros, bits)
+    y = form.few() if x.elements < LEAST_ROWS * rows else form.many()
+    return b.view(y, (*x.shape[:-1], columns))
 
 
-def affine_part(level: str, each: int) -> str:
-    """The subscript of the byte that holds the zero point of a block."""
-    return level if each == 1 else f"{level}//{each}"
+class _Blocks:
+    """The program of one product."""
+
+    def __init__(
+        self, b: Builder, x: Value, packed: Value, scales: Value, zeros: Value | None, bits: int
+    ) -> None:
+        self.columns, self.blocks, self.width = packed.shape
+        self.bits, self.each, self.count = bits, 8 // bits, x.shape[0]
+        self.k = Writer(b, "product_of_blocks")
+        self.x, self.packed = self.k.read(x), self.k.read(packed)
+        self.scales = self.k.read(b.view(scales, (self.columns, self.blocks)))
+        bytes_ = -(-self.blocks * bits // 8)
+        self.zeros = None if zeros is None else self.k.read(b.view(zeros, (self.columns, bytes_)))
+
+    def few(self) -> Value:
+        """Each row unpacks for itself."""
+        k, each = self.k, self.each
+        shape = (each, self.count, self.blocks, self.width)
+        apart = k.local(shape, "f32")
+        source = affine(("{2}", self.width * each), ("{3}", each), ("{0}", 1))
+        k.nest(shape, f"{apart(['{0}', '{1}', '{2}', '{3}'])} = {self.x(['{1}', source])}")
+        terms = [
+            f"{apart([n, '{0}', '{2}', '{3}'])} * {self._number('{1}', '{2}', '{3}', str(n * self.bits))}"
+            for n in range(each)
+        ]
+        y, at = k.write((self.count, self.columns), "f32"), ["{0}", "{1}"]
+        text = f"{y(at)} += {self.scales(['{1}', '{2}'])} * ({' + '.join(terms)})"
+        k.nest(y.shape, f"{y(at)} = 0", ((self.blocks, self.width), text))
+        return k.done()[0]
+
+    def many(self) -> Value:
+        """Columns are unpacked, and each then meets all rows."""
+        k, each = self.k, self.each
+        inner = (each, self.blocks, self.width)
+        turned, numbers = k.local((*inner, self.count), "f32"), k.local((self.columns, *inner), "f32")
+        source = affine(("{1}", self.width * each), ("{2}", each), ("{0}", 1))
+        k.nest(turned.shape, f"{turned(levels(4))} = {self.x(['{3}', source])}")
+        shift = f"index({{1}}*{self.bits})" if each > 1 else "0"
+        number = self._number("{0}", "{2}", "{3}", shift)
+        k.nest(numbers.shape, f"{numbers(levels(4))} = {number} * {self.scales(['{0}', '{2}'])}")
+        y, at = k.write((self.count, self.columns), "f32"), ["{1}", "{0}"]
+        factors = f"{turned(['{2}', '{3}', '{4}', '{1}'])} * {numbers(['{0}', '{2}', '{3}', '{4}'])}"
+        k.nest((self.columns, self.count), f"{y(at)} = 0", (inner, f"{y(at)} += {factors}"))
+        return k.done()[0]
+
+    def _number(self, column: str, block: str, place: str, shift: str) -> str:
+        """The text of a number less its zero point; ``shift``: bits before it in its byte."""
+        mask, zero = 2**self.bits - 1, str(2 ** (self.bits - 1))
+        if self.zeros is not None and self.each == 1:
+            zero = f"f32({self.zeros([column, block])})"
+        elif self.zeros is not None:
+            byte = self.zeros([column, f"{block}//{self.each}"])
+            zero = f"f32(and(shr({byte}, index({block}%{self.each}*{self.bits})), {mask}))"
+        number = self.packed([column, block, place])
+        if self.each > 1:
+            last = shift == str(8 - self.bits)
+            number = f"shr({number}, {shift})" if last else f"and(shr({number}, {shift}), {mask})"
+        return f"(f32({number}) - {zero})"
 
 
 def from_q4_0(data: Array, columns: int, rows: int) -> tuple[Array, Array]:
