@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import model
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.frontends.onnx.lowering import lower
-from perfdojo_sdk.graph import integers
+from perfdojo_sdk.graph import integer_kernel
 from perfdojo_sdk.graph.graph import Graph
-from perfdojo_sdk.graph.integers import REQUANTISATION, Unit, side_by_side, unit_of, with_integer_sums
+from perfdojo_sdk.graph.integer_kernel import Unit
+from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.models import optimise as building
@@ -212,8 +213,8 @@ def test_each_kernel_is_judged_beside_what_it_replaces(monkeypatch: pytest.Monke
     assert len(pairs) == 3 and len(beside.outputs) == 6
     (said,) = building._requantised(graph, BYTES, lambda graph: interpreted)
     assert "of 200 integers, 0 are one step apart" in said
-    wrapped = integers._wrapped
-    monkeypatch.setattr(integers, "_wrapped", lambda data: wrapped(data + 2000))
+    wrapped = integer_kernel.wrapped
+    monkeypatch.setattr(integer_kernel, "wrapped", lambda data: wrapped(data + 2000))
     with pytest.raises(VerificationError, match="an integer kernel differs"):
         building._requantised(graph, BYTES, lambda graph: interpreted)
 
@@ -241,6 +242,17 @@ def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:
         ),
         "weights that are computed": graph_of(
             [of_x, helper.make_node("Transpose", ["xf"], ["wf"]), last], x, "y", sx=np.float32(0.1)
+        ),
+        "what follows an integer sum in its kernel": graph_of(
+            [
+                helper.make_node("Cast", ["x"], ["xi"], to=TensorProto.INT32),
+                helper.make_node("Gemm", ["xi", "wi", "c"], ["y"]),
+            ],
+            x, "y", wi=w.astype(np.int32), c=np.arange(4, dtype=np.int32),
+        ),
+        "a bias along the rows of an epilogue": graph_of(
+            [of_x, of_w, helper.make_node("Gemm", ["xf", "wf", "c"], ["y"])],
+            x, "y", w=w, sw=sw, sx=np.float32(0.1), c=scales(3).reshape(3, 1),
         ),
         "groups of several channels": convolution(
             drawn("uint8", (1, 4, 4, 4)), drawn("int8", (4, 2, 3, 3)), True, group=2

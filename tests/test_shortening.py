@@ -20,7 +20,8 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.graph.calibration import BF16, INT8, in_float64, layers_of
 from perfdojo_sdk.graph.graph import Graph
-from perfdojo_sdk.graph.integers import REQUANTISATION, Unit, with_integer_sums
+from perfdojo_sdk.graph.integer_kernel import Unit
+from perfdojo_sdk.graph.integers import REQUANTISATION, with_integer_sums
 from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.models import shortening
 from perfdojo_sdk.models.shortening import error_of, read_samples, reference_of, shortened

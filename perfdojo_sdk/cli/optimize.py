@@ -74,7 +74,7 @@ def command(
             min=0.0,
             max=1.0,
             metavar="REL",
-            help="The most that a layer and the model may differ from float64, relative to the largest value.",
+            help="How far a layer and the model may be from float64, relative to the largest value.",
         ),
     ] = 0.05,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,

@@ -17,7 +17,7 @@ from perfdojo_sdk.core.dtypes import integer_bounds
 from perfdojo_sdk.core.expression import Access, Cast, Expression, Literal, Read, performs
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
-from perfdojo_sdk.graph.folding import Line, line_of, same_places, steps_of
+from perfdojo_sdk.graph.folding import Line, Steps, line_of, same_places, steps_of
 from perfdojo_sdk.graph.graph import Array, Graph, Node
 
 #: Dtypes of integers whose products are added up in groups.
@@ -62,6 +62,8 @@ class Sum:
     image_shape: tuple[int, ...]
     bias: Array | None
     """Numbers that the sum starts at, in float64 or int64: one, or one for each channel."""
+    bias_at: AffineExpr | None
+    """The subscript that chooses the channel of the bias."""
     scaled: bool
     """True if the sum is one of floats."""
 
@@ -203,9 +205,10 @@ class Reader:
             if not known:
                 continue
             shape = self.graph.values[bound[one.access.array]].shape
+            at = start.value.access.subscripts[0] if isinstance(start.value, Read) else None
             return Sum(
                 node, image, weights, step.target, one.access, other.access, tuple(sizes), step.guard,
-                shape, bias, step.dtype == "f32",
+                shape, bias, at, step.dtype == "f32",
             )  # fmt: skip
         return None
 
@@ -237,11 +240,13 @@ class Reader:
             return False, None
         data = self.constant(name)
         if data is not None:
-            return True, data.astype(np.float64 if data.dtype.kind == "f" else np.int64)
+            data = data.astype(np.float64 if data.dtype.kind == "f" else np.int64)
+            return True, data.reshape(()) if data.size == 1 else data
         made = self.weights(name)
         if made is None or made.scale is None:
             return False, None
-        return True, made.integers * made.scale
+        found = np.asarray(made.integers * made.scale)
+        return True, found.reshape(()) if found.size == 1 else found
 
     # -- what is made of a sum
 
@@ -252,12 +257,17 @@ class Reader:
         shift = np.asarray(0.0) if total.bias is None else total.bias
         value = node.outputs[0]
         if not total.scaled:
+            if len(node.program.body) > 1:
+                return Result(value, "none")
             return self._requantised(value, lane) or Result(value, "integers")
         state = Result(value, "numbers", scale, shift.astype(np.float64), dtype="f32", exact=False)
         if len(node.program.body) == 2:
-            inner = total.target.array
-            line = self._line(node, node.program.body[1].leaves[0].statement, inner, lane)
-            if line is None or inner == node.program.outputs[0]:
+            inner, leaves = total.target.array, node.program.body[1].leaves
+            plain = len(leaves) == 1 and inner != node.program.outputs[0]
+            if not plain or not same_places(node.program, Steps(*leaves[0]), inner):
+                return Result(value, "none")
+            line = self._line(node, leaves[0].statement, inner, lane)
+            if line is None:
                 return Result(value, "none")
             state = _on(state, line, value)
         last, clip = state, state

@@ -21,7 +21,8 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Graph, Value
-from perfdojo_sdk.graph.integers import REQUANTISATION, Unit, side_by_side, unit_of, with_integer_sums
+from perfdojo_sdk.graph.integer_kernel import Unit
+from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused

@@ -24,7 +24,11 @@ RANDOM = np.random.default_rng(0)
 def requantised(kind: str) -> Graph:
     """A product of matrices or a padded convolution with a scale for each column or filter."""
     b = Builder(kind)
-    shapes = {"matmul": ((5, 24), (24, 18)), "row": ((1, 256), (256, 3)), "conv": ((1, 4, 3, 4), (18, 4, 3, 3))}
+    shapes: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = {
+        "matmul": ((5, 24), (24, 18)),
+        "row": ((1, 256), (256, 3)),
+        "conv": ((1, 4, 3, 4), (18, 4, 3, 3)),
+    }
     shape, of_weights = shapes[kind]
     filters = of_weights[0 if kind == "conv" else 1]
     x = b.input("x", shape, "u8")
