@@ -263,8 +263,8 @@ def ggml(row: Row, data: Data, threads: int) -> Call:
     base = ctypes.CDLL(str(folder / "libggml-base.so"), ctypes.RTLD_GLOBAL)
     cpu = ctypes.CDLL(str(folder / "libggml-cpu.so"), ctypes.RTLD_GLOBAL)
     for name in ("ggml_init", "ggml_new_tensor_2d", "ggml_mul_mat", "ggml_new_graph", "ggml_get_data"):
-        base[name].restype = ctypes.c_void_p
-    cpu["ggml_backend_cpu_init"].restype = ctypes.c_void_p
+        getattr(base, name).restype = ctypes.c_void_p
+    cpu.ggml_backend_cpu_init.restype = ctypes.c_void_p
     pointer, long = ctypes.c_void_p, ctypes.c_int64
     (m, k), n = data.x.shape, data.meant.shape[1]
     numbers = data.constants["w"]
@@ -276,20 +276,20 @@ def ggml(row: Row, data: Data, threads: int) -> Call:
     class Parameters(ctypes.Structure):
         _fields_ = (("size", ctypes.c_size_t), ("buffer", pointer), ("no_alloc", ctypes.c_bool))
 
-    memory = pointer(base["ggml_init"](Parameters(bytes_.nbytes * 2 + (64 << 20), None, False)))
-    w = pointer(base["ggml_new_tensor_2d"](memory, 2, long(k), long(n)))
-    x = pointer(base["ggml_new_tensor_2d"](memory, 0, long(k), long(m)))
-    y = pointer(base["ggml_mul_mat"](memory, w, x))
-    graph = pointer(base["ggml_new_graph"](memory))
-    base["ggml_build_forward_expand"](graph, y)
-    ctypes.memmove(base["ggml_get_data"](w), bytes_.ctypes.data, bytes_.nbytes)
-    ctypes.memmove(base["ggml_get_data"](x), data.x.ctypes.data, data.x.nbytes)
-    backend = pointer(cpu["ggml_backend_cpu_init"]())
-    cpu["ggml_backend_cpu_set_n_threads"](backend, threads)
-    result = (ctypes.c_float * (m * n)).from_address(base["ggml_get_data"](y))
+    memory = pointer(base.ggml_init(Parameters(bytes_.nbytes * 2 + (64 << 20), None, False)))
+    w = pointer(base.ggml_new_tensor_2d(memory, 2, long(k), long(n)))
+    x = pointer(base.ggml_new_tensor_2d(memory, 0, long(k), long(m)))
+    y = pointer(base.ggml_mul_mat(memory, w, x))
+    graph = pointer(base.ggml_new_graph(memory))
+    base.ggml_build_forward_expand(graph, y)
+    ctypes.memmove(base.ggml_get_data(w), bytes_.ctypes.data, bytes_.nbytes)
+    ctypes.memmove(base.ggml_get_data(x), data.x.ctypes.data, data.x.nbytes)
+    backend = pointer(cpu.ggml_backend_cpu_init())
+    cpu.ggml_backend_cpu_set_n_threads(backend, threads)
+    result = (ctypes.c_float * (m * n)).from_address(base.ggml_get_data(y))
 
     def call() -> Array:
-        if base["ggml_backend_graph_compute"](backend, graph):
+        if base.ggml_backend_graph_compute(backend, graph):
             raise RuntimeError("ggml could not compute it")
         return np.frombuffer(result, np.float32).reshape(m, n)
 

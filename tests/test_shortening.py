@@ -18,7 +18,7 @@ from onnx_models import model
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.lowering import lower
-from perfdojo_sdk.graph.calibration import BF16, INT8, in_float64, layers_of
+from perfdojo_sdk.graph.calibration import BF16, INT4, INT8, in_float64, layers_of
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.integer_kernel import Unit
 from perfdojo_sdk.graph.integers import REQUANTISATION, with_integer_sums
@@ -97,6 +97,26 @@ def test_a_quantised_model_becomes_integer_kernels(graph: Graph) -> None:
     for sample in SAMPLES:
         [one], [other] = run_graph(made, sample), run_graph(every.graph, sample)
         assert np.abs(one - other).max() <= 0.02 * np.abs(other).max()
+
+
+@pytest.mark.parametrize("operator", ["MatMul", "Gemm", "Gemm, turned"])
+def test_weights_of_four_bits_are_blocks(operator: str) -> None:
+    x, w = RANDOM.standard_normal((2, 64)).astype(np.float32), RANDOM.standard_normal((64, 5))
+    turned, gemm = operator.endswith("turned"), operator.startswith("Gemm")
+    constants = {"w": (w.T if turned else w).astype(np.float32), "b": np.arange(5, dtype=np.float32)}
+    more = {"transB": 1} if turned else {}
+    node = helper.make_node(operator.split(",")[0], ["x", "w", "b"] if gemm else ["x", "w"], ["y"], **more)
+    initialisers = [numpy_helper.from_array(data, name) for name, data in constants.items()]
+    found = lower(model([node], {"x": x}, ["y"], initializer=initialisers)).graph
+    assert found is not None
+    made = shortened(found, [{"x": x}], INT4, 0.3, prepare)
+    assert [choice.quantised for choice in made.choices] == [True] and 0.005 < made.error < 0.3
+    assert made.graph.nodes[0].program.name == "product_of_blocks"
+    [y], bias = run_graph(made.graph, {"x": x}), constants["b"] if gemm else 0
+    assert error_of([y], [x @ w + bias]) == pytest.approx(made.error, rel=1e-3)
+    assert "32 with a scale" in made.folds[0].what
+    whole = lower(network()).graph
+    assert whole is not None and layers_of(whole, INT4) == (), "sums that are no whole blocks"
 
 
 def test_what_is_no_layer_is_not_quantised() -> None:

@@ -27,8 +27,8 @@ def command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx, FILE.py:NAME), or the"
-            " folder of a model that was built.",
+            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx, FILE.py:NAME), or"
+            " the folder of a model that was built.",
         ),
     ],
     target: TargetOption = "",
@@ -72,6 +72,7 @@ def is_model(source: str) -> bool:
 
 def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
     """The verdicts on the arrays of a model: those that it was built by, or those for a target now."""
+    from perfdojo_sdk.graph.integers import unit_of, with_integer_sums
     from perfdojo_sdk.graph.passes import without_duplicates
     from perfdojo_sdk.models.fusion import Edge
     from perfdojo_sdk.models.manifest import read_model_manifest
@@ -85,7 +86,8 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
         raise unsupported(Path(source).name, list(refused))
     plugins = load_plugins(targets=[target] if target else None)
     found = choose_target(plugins, target)
-    return list(plan_for(plugins, found, without_duplicates(graph)).edges)
+    graph, _ = with_integer_sums(without_duplicates(graph), unit_of(found.dialect), laws=False)
+    return list(plan_for(plugins, found, graph).edges)
 
 
 def _edges_text(source: str, edges: Sequence[Edge]) -> str:

@@ -58,7 +58,7 @@ def command(
         str | None,
         typer.Option(
             "--dtype",
-            metavar="int8|bf16",
+            metavar="int8|int4|bf16",
             help="Give up precision: products of shorter numbers, where --calibrate and --max-error allow it;"
             " implies --freeze.",
         ),
@@ -88,7 +88,7 @@ def command(
     """
     from perfdojo_sdk.core.errors import DojoError
     from perfdojo_sdk.core.transformation import Kind
-    from perfdojo_sdk.graph.calibration import BF16, INT8
+    from perfdojo_sdk.graph.calibration import BF16, INT4, INT8
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.model import load_model
     from perfdojo_sdk.models.optimise import optimise, refused_by, runs_of
@@ -96,9 +96,9 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    if dtype is not None and (dtype not in (INT8, BF16) or calibrate is None):
+    if dtype is not None and (dtype not in (INT8, INT4, BF16) or calibrate is None):
         what = "--dtype needs --calibrate FILE.npz" if calibrate is None else f"--dtype {ascii(dtype)[:40]}"
-        raise DojoError("PD-O061", what, hint="--dtype int8 or bf16, with --calibrate data.npz")
+        raise DojoError("PD-O061", what, hint="--dtype int8, int4 or bf16, with --calibrate data.npz")
     graph, refused, operators = lowered(model, inputs_of(given or []))
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:

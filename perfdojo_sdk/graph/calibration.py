@@ -14,20 +14,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from perfdojo_sdk.core.expression import Cast, Expression, Read, map_expression
+from perfdojo_sdk.core.expression import Cast, Expression, Literal, Read, map_expression
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.subscripts import LEVELS
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.copying import Copy
 from perfdojo_sdk.graph.graph import Array, Graph, Node, Value
 from perfdojo_sdk.graph.operators.elementwise import mapped
+from perfdojo_sdk.graph.operators.packed import product_of_blocks
 from perfdojo_sdk.graph.operators.quantisation import dequantise, quantise
 from perfdojo_sdk.graph.quantised import Reader, products_of
 from perfdojo_sdk.graph.running import Execute, run_graph
 from perfdojo_sdk.graph.writer import parsed
 
 #: Dtypes to which a model is quantised.
-INT8, BF16 = "int8", "bf16"
+INT8, INT4, BF16 = "int8", "int4", "bf16"
+
+#: Weights that share a scale, where they have four bits.
+BLOCK = 32
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,13 @@ class Range:
     high: float
 
 
-def layers_of(graph: Graph) -> tuple[Layer, ...]:
-    """The layers of a graph that can be quantised."""
+def layers_of(graph: Graph, dtype: str = INT8) -> tuple[Layer, ...]:
+    """The layers of a graph that can be brought to a dtype; to int4, products of rows and a matrix."""
+    found = _layers_of(graph)
+    return tuple(layer for layer in found if dtype != INT4 or _matrix(graph, layer) is not None)
+
+
+def _layers_of(graph: Graph) -> tuple[Layer, ...]:
     read = Reader(graph)
     found = []
     for k, node in enumerate(graph.nodes):
@@ -157,6 +167,8 @@ def _short(
     copy.b.origin = node.origin
     data = copy.graph.constants[copy.graph.home(of_weights)].reshape(copy.graph.values[of_weights].shape)
     inputs = [copy.value(each) for each in node.inputs]
+    if dtype == INT4:
+        return (_in_blocks(copy, node, layer, data),)
     if dtype == BF16:
         if name not in shortened:
             shortened[name] = mapped(
@@ -178,6 +190,67 @@ def _short(
         copy.b, copy.b.constant(integers), copy.b.constant(scales), None, layer.axis or 0, 0, "f32"
     )
     return copy.node(node, None, inputs)
+
+
+def _matrix(graph: Graph, layer: Layer) -> bool | None:
+    """True if the weights of a layer that is rows times a matrix have a row for each term of a sum, False if
+    they have a column; None for any other layer, and where sums are no whole blocks."""
+    node = graph.nodes[layer.node]
+    parts = products_of(node)
+    assert parts is not None
+    start, step, sizes, reads = parts
+    bound = {node.program.inputs[layer.image]: 0, node.program.inputs[layer.weights]: 1}
+    image, weights = sorted(reads, key=lambda read: bound[read.access.array])
+    long = [level for level, size in enumerate(sizes) if size > 1]
+    kept = [form for form in step.target.subscripts if form.levels]
+    forms = [form for form in image.access.subscripts if form.levels]
+    last = [level for level in long if level not in step.target.levels]
+    plain = isinstance(start.value, Literal) and start.value.value == 0 and not step.guard
+    if len(last) != 1 or not kept or not forms or not plain or sizes[last[0]] % BLOCK:
+        return None
+    term, column = LEVELS[last[0]], step.target.subscripts[-1]
+    rows = [form for form in forms if form != term]
+    if image.access.subscripts[-1] != term or rows != [f for f in kept if f != column]:
+        return None
+    if any(form not in LEVELS for form in (*rows, column)):
+        return None
+    ways = {(term, column): True, (column, term): False}
+    return ways.get(weights.access.subscripts)
+
+
+def _in_blocks(copy: Copy, node: Node, layer: Layer, data: Array) -> Value:
+    """Add a layer whose weights have four bits, in blocks."""
+    matrix = data.T if _matrix(copy.graph, layer) else data
+    columns, terms = matrix.shape
+    blocks = np.ascontiguousarray(matrix, np.float64).reshape(columns, -1, BLOCK)
+    largest = np.take_along_axis(blocks, np.abs(blocks).argmax(-1)[..., None], axis=-1)
+    scales = (largest / -8).astype(np.float32)
+    by = np.where(scales == 0, 1, scales).astype(np.float64)
+    numbers = np.clip(np.rint(blocks / by) + 8, 0, 15).astype(np.uint8)
+    packed = copy.b.constant(np.ascontiguousarray(numbers[..., ::2] | numbers[..., 1::2] << 4))
+    inputs = dict(zip(node.program.inputs, (copy.value(each) for each in node.inputs), strict=True))
+    x = inputs[node.program.inputs[layer.image]]
+    made = product_of_blocks(
+        copy.b, x, packed, copy.b.constant(scales[..., 0]), None, (terms, columns), 4, BLOCK
+    )
+    value = copy.graph.values[node.outputs[0]]
+    if len(node.program.body) == 2:
+        rest = _after_sum(node.program)
+        inner = copy.b.view(made, rest.buffer_of[rest.inputs[0]].shape)
+        others = [inputs[array] for array in rest.inputs[1:]]
+        (made,) = copy.b.kernel(rest, [inner, *others], [(value.shape, value.dtype)])
+    copy.new[value.name] = copy.b.view(made, value.shape)
+    return copy.new[value.name]
+
+
+def _after_sum(program: Program) -> Program:
+    """The second nest of a program, of which the first input is the sum that the first nest computes."""
+    inner = program.body[0].leaves[0].statement.target.array
+    nest = program.body[1]
+    used = [b for b in program.buffers if not nest.arrays.isdisjoint(b.arrays)]
+    inputs = (inner, *[array for array in program.inputs if array in nest.arrays])
+    made = Program(f"{program.name}_rest", inputs, program.outputs, tuple(used), (nest,))
+    return parsed(made.text)
 
 
 def _parameters(seen: Range) -> tuple[Array, Array]:

@@ -21,6 +21,8 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.calibration import (
+    BLOCK,
+    INT4,
     Layer,
     Range,
     in_float64,
@@ -74,7 +76,7 @@ def shortened(
     execute = prepare(wide)
     exact = [_as_float64(graph, sample) for sample in samples]
     meant = [run_graph(wide, sample, execute) for sample in exact]
-    layers = layers_of(graph)
+    layers = layers_of(graph, dtype)
     ranges = ranges_of(wide, layers, exact, execute)
     errors = _errors_of_layers(graph, layers, ranges, dtype, exact, execute, prepare)
     order = sorted((error, k) for k, error in enumerate(errors) if error <= most)
@@ -109,7 +111,10 @@ def shortened(
 
 
 def _words(choice: Choice, dtype: str) -> str:
-    what = f"its input and weights are {dtype}" if choice.quantised else "it stays in float"
+    operands = (
+        f"weights are int4, {BLOCK} with a scale" if dtype == INT4 else f"input and weights are {dtype}"
+    )
+    what = f"its {operands}" if choice.quantised else "it stays in float"
     return f"{what}: as {dtype}, its results are {choice.error:.2%} off"
 
 

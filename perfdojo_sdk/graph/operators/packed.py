@@ -70,12 +70,19 @@ class _Blocks:
         apart = k.local(shape, "f32")
         source = affine(("{2}", self.width * each), ("{3}", each), ("{0}", 1))
         k.nest(shape, f"{apart(['{0}', '{1}', '{2}', '{3}'])} = {self.x(['{1}', source])}")
-        terms = [
-            f"{apart([n, '{0}', '{2}', '{3}'])} * {self._number('{1}', '{2}', '{3}', str(n * self.bits))}"
-            for n in range(each)
-        ]
+        elements = [apart([n, "{0}", "{2}", "{3}"]) for n in range(each)]
+        numbers = [self._number("{1}", "{2}", "{3}", str(n * self.bits)) for n in range(each)]
+        zero = self._zero("{1}", "{2}")
+        if each > 1:  # one product with the zero point for all that share a byte
+            together = k.local(shape[1:], "f32")
+            parts = [apart([n, "{0}", "{1}", "{2}"]) for n in range(each)]
+            k.nest(shape[1:], f"{together(['{0}', '{1}', '{2}'])} = {' + '.join(parts)}")
+            products = " + ".join(f"{e} * {n}" for e, n in zip(elements, numbers, strict=True))
+            value = f"{products} - {zero} * {together(['{0}', '{2}', '{3}'])}"
+        else:
+            value = f"{elements[0]} * ({numbers[0]} - {zero})"
         y, at = k.write((self.count, self.columns), "f32"), ["{0}", "{1}"]
-        text = f"{y(at)} += {self.scales(['{1}', '{2}'])} * ({' + '.join(terms)})"
+        text = f"{y(at)} += {self.scales(['{1}', '{2}'])} * ({value})"
         k.nest(y.shape, f"{y(at)} = 0", ((self.blocks, self.width), text))
         return k.done()[0]
 
@@ -87,7 +94,7 @@ class _Blocks:
         source = affine(("{1}", self.width * each), ("{2}", each), ("{0}", 1))
         k.nest(turned.shape, f"{turned(levels(4))} = {self.x(['{3}', source])}")
         shift = f"index({{1}}*{self.bits})" if each > 1 else "0"
-        number = self._number("{0}", "{2}", "{3}", shift)
+        number = f"({self._number('{0}', '{2}', '{3}', shift)} - {self._zero('{0}', '{2}')})"
         k.nest(numbers.shape, f"{numbers(levels(4))} = {number} * {self.scales(['{0}', '{2}'])}")
         y, at = k.write((self.count, self.columns), "f32"), ["{1}", "{0}"]
         factors = f"{turned(['{2}', '{3}', '{4}', '{1}'])} * {numbers(['{0}', '{2}', '{3}', '{4}'])}"
@@ -95,18 +102,21 @@ class _Blocks:
         return k.done()[0]
 
     def _number(self, column: str, block: str, place: str, shift: str) -> str:
-        """The text of a number less its zero point; ``shift``: bits before it in its byte."""
-        mask, zero = 2**self.bits - 1, str(2 ** (self.bits - 1))
-        if self.zeros is not None and self.each == 1:
-            zero = f"f32({self.zeros([column, block])})"
-        elif self.zeros is not None:
-            byte = self.zeros([column, f"{block}//{self.each}"])
-            zero = f"f32(and(shr({byte}, index({block}%{self.each}*{self.bits})), {mask}))"
+        """The text of a number; ``shift``: bits before it in its byte."""
         number = self.packed([column, block, place])
         if self.each > 1:
-            last = shift == str(8 - self.bits)
+            last, mask = shift == str(8 - self.bits), 2**self.bits - 1
             number = f"shr({number}, {shift})" if last else f"and(shr({number}, {shift}), {mask})"
-        return f"(f32({number}) - {zero})"
+        return f"f32({number})"
+
+    def _zero(self, column: str, block: str) -> str:
+        """The text of the zero point of a block."""
+        if self.zeros is None:
+            return str(2 ** (self.bits - 1))
+        if self.each == 1:
+            return f"f32({self.zeros([column, block])})"
+        byte, shift = self.zeros([column, f"{block}//{self.each}"]), f"index({block}%{self.each}*{self.bits})"
+        return f"f32(and(shr({byte}, {shift}), {2**self.bits - 1}))"
 
 
 def from_q4_0(data: Array, columns: int, rows: int) -> tuple[Array, Array]:
