@@ -27,8 +27,8 @@ def command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx, FILE.py:NAME),"
-            " or the folder of a model that was built.",
+            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx,"
+            " FILE.py:NAME), or the folder of a model that was built.",
         ),
     ],
     target: TargetOption = "",

@@ -105,8 +105,9 @@ class _Blocks:
         """The text of a number; ``shift``: bits before it in its byte."""
         number = self.packed([column, block, place])
         if self.each > 1:
-            last, mask = shift == str(8 - self.bits), 2**self.bits - 1
-            number = f"shr({number}, {shift})" if last else f"and(shr({number}, {shift}), {mask})"
+            moved = number if shift == "0" else f"shr({number}, {shift})"
+            last = shift == str(8 - self.bits)  # no bits above
+            number = moved if last else f"and({moved}, {2**self.bits - 1})"
         return f"f32({number})"
 
     def _zero(self, column: str, block: str) -> str:
