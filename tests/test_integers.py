@@ -13,11 +13,14 @@ from onnx_models import model
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.graph import integer_kernel
+from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.integer_kernel import Unit
 from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
+from perfdojo_sdk.graph.operators.quantisation import widened
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.graph.writer import parsed
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.plugins import load_plugins
 
@@ -262,6 +265,26 @@ def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:
         assert with_integer_sums(graph, BYTES, True) == (graph, ()), why
     assert with_integer_sums(convolution(drawn("uint8", (1, 4, 4, 4)), drawn("int8", (4, 4, 1, 1)), True),
                              None, True)[1] == ()  # fmt: skip
+
+
+PART = """kernel part(x, w) -> y
+x i16 [3,4] heap
+w i16 [4,COLUMNS] heap
+y i32 [3,5] heap
+
+3 5
+| y[{0},{1}] = 0
+| 4 y[{0},{1}] += i32(x[{0},{2}]) * i32(w[{2},{1}])
+"""
+
+
+@pytest.mark.parametrize("columns", [5, 6])
+def test_a_part_of_the_weights_is_no_matrix(columns: int) -> None:
+    b = Builder("part")
+    x, w = b.input("x", (3, 4), "u8"), b.constant(drawn("int8", (4, columns)).astype(np.int16))
+    words = widened(b, x, None, 0, "i16")
+    (y,) = b.kernel(parsed(PART.replace("COLUMNS", str(columns))), [words, w], [((3, 5), "i32")])
+    assert len(with_integer_sums(b.graph({"y": y}), BYTES, False)[1]) == (columns == 5)
 
 
 def test_a_target_says_what_it_adds_up() -> None:

@@ -58,6 +58,9 @@ def layout_of(total: Sum) -> Layout | None:
     own = _plain_levels(total.of_weights, sizes)
     if kept is None or own is None:
         return None
+    whole = tuple(1 if l == FIXED else sizes[l] for l in own) == total.weights.integers.shape
+    if not whole or tuple(1 if l == FIXED else sizes[l] for l in kept) != total.target_shape:
+        return None  # a part of the weights, or of the result
     image_levels = {l for form in total.of_image.subscripts for l in form.levels if sizes[l] > 1}
     quotients = any(form.quotients for form in total.of_image.subscripts)
     targets, weights = {l for l in kept if l != FIXED}, {l for l in own if l != FIXED}
@@ -172,7 +175,7 @@ class IntegerKernel:
 
     def _kept(self) -> list[int]:
         """Loops of the result's dimensions, the channels last."""
-        kept = [level_of(form, self.sizes) or 0 for form in self.total.target.subscripts]
+        kept = _plain_levels(self.total.target, self.sizes) or []
         return [l for l in kept if l != self.layout.lane] + [self.layout.lane]
 
     def _name_loops(self) -> None:

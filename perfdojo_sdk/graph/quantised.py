@@ -60,6 +60,7 @@ class Sum:
     sizes: tuple[int, ...]
     guard: tuple[AffineExpr, ...]
     image_shape: tuple[int, ...]
+    target_shape: tuple[int, ...]
     bias: Array | None
     """Numbers that the sum starts at, in float64 or int64: one, or one for each channel."""
     bias_at: AffineExpr | None
@@ -208,7 +209,7 @@ class Reader:
             at = start.value.access.subscripts[0] if isinstance(start.value, Read) else None
             return Sum(
                 node, image, weights, step.target, one.access, other.access, tuple(sizes), step.guard,
-                shape, bias, at, step.dtype == "f32",
+                shape, tuple(node.program.buffer_of[step.target.array].shape), bias, at, step.dtype == "f32",
             )  # fmt: skip
         return None
 
