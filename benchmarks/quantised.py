@@ -39,7 +39,7 @@ SYSTEMS = {
 }  # fmt: skip
 FOLDER = Path("build", "quantised")
 STEP = 1.0
-"""Of a quantised result."""
+"""One step of a quantised result."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Row:
     operations: int
     make: Callable[[], Data]
     tolerance: float
-    """Of floats, relative to the largest magnitude; for integers, steps."""
+    """The difference that is allowed: for floats relative to the largest magnitude, for integers in steps."""
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Layer:
     node: int
     """Its number in the graph."""
     image: int
-    """Which input of the node is multiplied by weights."""
+    """Number of the input of the node that is multiplied by weights."""
     weights: int
     axis: int | None
     """Dimension of the weights that counts channels; None: they have none of their own."""

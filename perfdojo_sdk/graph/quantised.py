@@ -230,7 +230,7 @@ class Reader:
         )
 
     def _bias(self, node: Node, start: Statement, target: Access) -> tuple[bool, Array | None]:
-        """Whether the numbers that a sum starts at are known, and these, one for each channel."""
+        """True if the numbers that a sum starts at are known, and these, one for each channel."""
         value = start.value
         if isinstance(value, Literal):
             return value.value == 0, None
@@ -411,7 +411,7 @@ def rounding_of(statement: Statement) -> tuple[Expression, Expression | None, st
 
 
 def _without_limits(value: Expression) -> tuple[Expression, tuple[float, ...]]:
-    """What stands in ``max(min(value, high), low)``, and (high, low)."""
+    """The value inside of ``max(min(value, high), low)``, and (high, low)."""
     if performs(value, "max") and performs(value.arguments[0], "min"):
         (inner, high), low = value.arguments[0].arguments, value.arguments[1]
         if isinstance(high, Literal) and isinstance(low, Literal):

@@ -1,4 +1,4 @@
-"""Which layers of a model become quantised: as many as the error that the user allows.
+"""The choice of layers of a model that become quantised: as many as the error that the user allows.
 
 The model runs in float64 on the user's samples. Each layer alone, quantised, has an error on the inputs that
 the float64 run gave it; the whole model has one at its outputs. Layers with an error of their own beyond the
@@ -48,7 +48,7 @@ class Choice:
 
     where: str
     error: float
-    """Of its results: the largest difference from float64, relative to the largest value."""
+    """The error of its results: the largest difference from float64, relative to the largest value."""
     quantised: bool
 
 
@@ -59,7 +59,7 @@ class Shortened:
     graph: Graph
     choices: tuple[Choice, ...]
     error: float
-    """Of the model's outputs, on the samples."""
+    """The error of the model's outputs, on the samples."""
     folds: tuple[Fold, ...]
 
 
