@@ -17,7 +17,7 @@ import numpy as np
 from perfdojo_sdk.core.expression import Cast, Expression, Literal, Read, map_expression
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.core.subscripts import LEVELS
+from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.copying import Copy
 from perfdojo_sdk.graph.graph import Array, Graph, Node, Value
@@ -214,7 +214,7 @@ def _matrix(graph: Graph, layer: Layer) -> bool | None:
         return None
     if any(form not in LEVELS for form in (*rows, column)):
         return None
-    ways = {(term, column): True, (column, term): False}
+    ways: dict[tuple[AffineExpr, ...], bool] = {(term, column): True, (column, term): False}
     return ways.get(weights.access.subscripts)
 
 
