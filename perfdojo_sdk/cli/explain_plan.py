@@ -72,6 +72,7 @@ def is_model(source: str) -> bool:
 
 def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
     """The verdicts on the arrays of a model: those that it was built by, or those for a target now."""
+    from perfdojo_sdk.graph.integers import unit_of, with_integer_sums
     from perfdojo_sdk.graph.passes import without_duplicates
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.fusion import Edge
@@ -87,7 +88,8 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
         raise found.dependent or unsupported(Path(source).name, list(found.refused))
     plugins = load_plugins(targets=[target] if target else None)
     chosen = choose_target(plugins, target)
-    return list(plan_for(plugins, chosen, without_duplicates(graph)).edges)
+    graph, _ = with_integer_sums(without_duplicates(graph), unit_of(chosen.dialect), laws=False)
+    return list(plan_for(plugins, chosen, graph).edges)
 
 
 def _edges_text(source: str, edges: Sequence[Edge]) -> str:

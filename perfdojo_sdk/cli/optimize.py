@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.models.optimise import ModelResult
+    from perfdojo_sdk.models.shortening import Shortened
 
 
 def command(
@@ -67,6 +68,29 @@ def command(
         int | None,
         typer.Option("--max-memory", min=1, metavar="BYTES", help="Refuse a model whose call needs more."),
     ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="int8|int4|bf16",
+            help="Give up precision: products of shorter numbers, where --calibrate and --max-error allow it;"
+            " implies --freeze.",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option("--calibrate", metavar="FILE.npz", help="Inputs to quantise and to judge by: x=..."),
+    ] = None,
+    max_error: Annotated[
+        float,
+        typer.Option(
+            "--max-error",
+            min=0.0,
+            max=1.0,
+            metavar="REL",
+            help="How far a layer and the model may be from float64, relative to the largest value.",
+        ),
+    ] = 0.05,
     listed: Annotated[bool, typer.Option("--list", help="Say what is supported, and build nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -76,16 +100,27 @@ def command(
     once. A finished kernel is recorded at once; after an interruption the same command goes on from there.
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
+    from perfdojo_sdk.core.errors import DojoError
+    from perfdojo_sdk.core.transformation import Kind
+    from perfdojo_sdk.graph.calibration import BF16, INT4, INT8
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.free_rows import optimise_rows
-    from perfdojo_sdk.models.optimise import optimise, refused_by
+    from perfdojo_sdk.models.model import load_model
+    from perfdojo_sdk.models.optimise import optimise, refused_by, runs_of
+    from perfdojo_sdk.models.shortening import error_of, read_samples, reference_of, shortened
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
+    if dtype is not None and (dtype not in (INT8, INT4, BF16) or calibrate is None):
+        what = "--dtype needs --calibrate FILE.npz" if calibrate is None else f"--dtype {ascii(dtype)[:40]}"
+        raise DojoError("PD-O061", what, hint="--dtype int8, int4 or bf16, with --calibrate data.npz")
     sizes = numbers_of(blocks) if blocks else SIZES
     asked = read(model, inputs_of(given or []), max_rows)
     graph = asked.graph
+    if dtype is not None and asked.free is not None:
+        what = f"--dtype for a model whose size {asked.free.name} is open"
+        raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
@@ -109,13 +144,45 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
-    if asked.free is None:
-        result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
-    else:
+    if asked.free is not None:
         result = optimise_rows(
             plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes
         )
-    emit(_text(result), _data(result), as_json)
+        emit(_text(result), _data(result), as_json)
+        return
+    if dtype is None:
+        result = optimise(plugins, found, graph, folder, settings, observer(), fuse, freeze, most)
+        emit(_text(result), _data(result), as_json)
+        return
+    if dtype == BF16:
+        settings = replace(settings, most=Kind.CHANGES_PRECISION)
+    samples = read_samples(calibrate, graph) if calibrate is not None else []
+    run = runs_of(plugins, found)
+    made = shortened(graph, samples, dtype, max_error, run)
+    kept = sum(choice.quantised for choice in made.choices)
+    progress(f"{dtype}: {kept} of {number_of(len(made.choices), 'layers')}")
+    result = optimise(
+        plugins, found, made.graph, folder, settings, observer(), fuse, True, most, declared=made.folds
+    )
+    built = load_model(folder)
+    meant = reference_of(graph, samples, run)
+    pairs = zip(samples, meant, strict=True)
+    error = max(error_of(built.run(sample), outputs) for sample, outputs in pairs)
+    emit(
+        _accuracy(made, dtype, error, max_error) + "\n" + _text(result),
+        _data(result) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
+        as_json,
+    )
+
+
+def _accuracy(made: Shortened, dtype: str, error: float, most: float) -> str:
+    rows = [(c.where, f"{c.error:.2%}", dtype if c.quantised else "float") for c in made.choices]
+    lines = [table(("layer", f"error as {dtype}", "computed in"), rows)]
+    beyond = (
+        ", more than was allowed: the model itself, in float, may be that far off" if error > most else ""
+    )
+    lines.append(f"largest error of the model against float64 on the samples: {error:.3%}{beyond}")
+    return "\n".join(lines)
 
 
 def _folder_name(model: str) -> str:

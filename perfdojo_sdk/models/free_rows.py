@@ -145,7 +145,8 @@ def _blocks(
         given = model.at(rows)
         if refused := refused_by(plugins, target, given):
             raise refused[0][1]
-        found[rows] = (given, *prepared(plugins, target, given, fuse, freeze))
+        graph, whole, plan, folds = prepared(plugins, target, given, fuse, freeze)
+        found[rows] = (whole, graph, plan, folds)
     widths = panel_widths(found[max(sizes)][1], target) if freeze else {}
     laid = {
         rows: with_panels(graph, widths) if freeze else (graph, ())

@@ -21,6 +21,8 @@ from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Graph, Value
+from perfdojo_sdk.graph.integer_kernel import Unit
+from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
@@ -127,14 +129,17 @@ def optimise(
     fuse: bool = True,
     freeze: bool = False,
     max_memory: int | None = None,
+    declared: Sequence[Fold] = (),
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
     with the graph as it was given. ``freeze``: constants are computed now, scales of sums folded into
-    weights (:mod:`perfdojo_sdk.graph.folding`), and weights that are zero left out
-    (:mod:`perfdojo_sdk.graph.sparsity`); the manifest declares each. ``max_memory``: bytes that a call
+    weights (:mod:`perfdojo_sdk.graph.folding`), weights that are zero left out
+    (:mod:`perfdojo_sdk.graph.sparsity`), and sums of dequantised numbers become sums of integers
+    (:mod:`perfdojo_sdk.graph.integers`); the manifest declares each. ``max_memory``: bytes that a call
     may need; a model that needs more is refused, before anything is built if that is known by then.
+    ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -144,7 +149,9 @@ def optimise(
     if refused:
         raise refused[0][1]
     given = graph
-    graph, plan, folds = prepared(plugins, target, graph, fuse, freeze)
+    groups = unit_of(target.dialect)
+    graph, whole, plan, folds = prepared(plugins, target, graph, fuse, freeze)
+    folds = (*declared, *folds)
     if freeze:
         graph, layouts = with_panels(graph, panel_widths(graph, target))
         folds = (*folds, *layouts)
@@ -171,7 +178,11 @@ def optimise(
     manifest = manifest_of(target, graph, memory, plan, folds, result, directory)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = checked(graph, given, load_model(directory), lambda: CompiledKernels.of(plugins, target.name))
+    plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
+    meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
+    checks = checked(graph, whole, load_model(directory), plain, meant)
+    if whole is not given and groups is not None:
+        checks = (*checks, *_requantised(without_duplicates(given), groups, runs_of(plugins, target)))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -188,13 +199,15 @@ def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
 
 
 def prepared(
-    plugins: Plugins, target: Target, graph: Graph, fuse: bool, freeze: bool
-) -> tuple[Graph, FusionPlan, tuple[Fold, ...]]:
-    """The graph whose kernels are built, the verdicts on its edges, and the declared folds."""
-    graph = without_duplicates(graph)
+    plugins: Plugins, target: Target, given: Graph, fuse: bool, freeze: bool
+) -> tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]:
+    """The graph whose kernels are built; the one that it is compared with, which is ``given`` unless sums of
+    floats became sums of integers; the verdicts on edges, and the declared folds."""
+    graph, integers = with_integer_sums(without_duplicates(given), unit_of(target.dialect), laws=freeze)
+    whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
     graph, folds = frozen(graph) if freeze else (graph, ())
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
-    return fused(graph, plan), plan, folds
+    return fused(graph, plan), whole, plan, (*integers, *folds)
 
 
 def refuse_failed(result: BuildResult) -> None:
@@ -314,12 +327,16 @@ def file_sha256(path: Path) -> str:
 
 
 def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
-    """Random inputs: normal floats, small integers."""
+    """Random inputs: normal floats, bytes of the whole range, other integers small, since they may choose
+    elements."""
     draw = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for value in values:
         kind = numpy_dtype(value.dtype)
-        if kind.kind in "biu":
+        if kind.kind in "iu" and kind.itemsize == 1:
+            limits = np.iinfo(kind)
+            found[value.name] = draw.integers(limits.min, limits.max + 1, value.shape).astype(kind)
+        elif kind.kind in "biu":
             found[value.name] = draw.integers(0, 2 if kind.kind == "b" else 4, value.shape).astype(kind)
         else:
             found[value.name] = draw.standard_normal(value.shape).astype(kind)
@@ -327,11 +344,15 @@ def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
 
 
 def checked(
-    graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
+    graph: Graph,
+    given: Graph,
+    model: Model,
+    plain: Callable[[], CompiledKernels] | None = None,
+    meant: str = "the model as it was given",
 ) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
     that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
-    models that are too large for the interpreter."""
+    models that are too large for the interpreter. ``meant``: words for ``given``."""
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -346,7 +367,7 @@ def checked(
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
         compare("the interpreter", found, run_graph(given, inputs, interpreted), exact=False)
-        checks.append("agrees with the interpreter on the model as it was given")
+        checks.append(f"agrees with the interpreter on {meant}")
     elif plain is not None and instances <= MOST_COMPILED:
         try:
             execute = plain()
@@ -356,8 +377,45 @@ def checked(
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:
             compare("plain code of each node", found, expected, exact=False)
-            checks.append("agrees with the model as it was given, node by node in plain code")
+            checks.append(f"agrees with {meant}, node by node in plain code")
     return tuple(checks)
+
+
+def _requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
+    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
+    beside, pairs = side_by_side(given, unit)
+    instances = sum(statement_instances(n.program) for n in beside.nodes)
+    if instances > MOST_COMPILED:
+        return ("has integer kernels that were not compared with those of floats: the model is too large",)
+    execute = prepare(beside)
+    found = run_graph(beside, drawn(beside.inputs, 0), execute)
+    steps, elements = 0, 0
+    for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
+        what = f"the floats that it stands for, in {pair.where or pair.before}"
+        if before.dtype.kind == "f":
+            compare(what, [after], [before], exact=False)
+            continue
+        apart = np.abs(after.astype(np.int64) - before.astype(np.int64))
+        if apart.max(initial=0) > (0 if pair.exact else 1):
+            raise VerificationError("PD-O014", f"an integer kernel differs from {what}")
+        steps, elements = steps + int(np.count_nonzero(apart)), elements + apart.size
+    return (
+        f"has integer kernels that agree with those of floats on the same inputs: of {elements} integers,"
+        f" {steps} are one step apart",
+    )
+
+
+def runs_of(plugins: Plugins, target: Target) -> Callable[[Graph], Execute]:
+    """Makes a way to run a graph as it stands: the interpreter, or plain code if the graph is large."""
+
+    def prepare(graph: Graph) -> Execute:
+        if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
+            return interpreted
+        compiled = CompiledKernels.of(plugins, target.name)
+        compiled.prepare(graph.programs)
+        return compiled
+
+    return prepare
 
 
 def _by_library(library: Library) -> Execute:
