@@ -39,7 +39,7 @@ class Read:
     """A model as a graph, or as one for every number of rows; or what is not supported."""
 
     graph: Graph | None = None
-    """With free rows, the graph for one number of them."""
+    """The graph; for one number of rows if they are free."""
     free: FreeRows | None = None
     refused: Sequence[Row] = ()
     operators: Mapping[str, int] = field(default_factory=dict)

@@ -21,7 +21,7 @@ class Unlike(Exception):
 
 
 def per_row(one: int, other: int, rows: tuple[int, int]) -> int:
-    """How many of a size belong to each row; 0 if it does not depend on rows."""
+    """The part of a size that belongs to each row; 0 if it does not depend on rows."""
     if one == other:
         return 0
     if one % rows[0] or one // rows[0] * rows[1] != other:

@@ -64,7 +64,7 @@ class FreeRows:
     rows: tuple[int, int]
     """The numbers of rows of both graphs."""
     name: str = "rows"
-    """What users call the dimension."""
+    """The name that users gave the dimension."""
     most: int = MOST_ROWS
 
     @cached_property
@@ -160,7 +160,7 @@ def _named(node: Node) -> str:
 
 
 def _differences(found: FreeRows) -> Iterator[tuple[str, str]]:
-    """What differs between the two graphs and is no multiple of the rows."""
+    """Differences between the two graphs that are no multiples of the rows."""
     one, other = found.graphs
     for a, b in zip(one.nodes, other.nodes, strict=False):
         if (a.inputs, a.outputs, a.origin) != (b.inputs, b.outputs, b.origin):
@@ -339,7 +339,7 @@ def _dependences(found: FreeRows, free: Collection[str]) -> Iterator[tuple[str, 
 
 
 class _Layouts:
-    """Where the rows of values lie, as far as it is known."""
+    """The layouts of values, as far as they are known."""
 
     def __init__(self, found: FreeRows) -> None:
         self.found, self.known = found, dict[str, Layout]()
