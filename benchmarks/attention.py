@@ -2,15 +2,14 @@
 
     python benchmarks/attention.py [--threads 1] [--rounds 5] [--only bert] [--json]
 
-Each row is the plain formula (scores, mask, softmax, product) as one program, planned by the target's expert,
-compiled and timed beside PyTorch's fused function; both take turns. A ratio is the median over the rounds of
-peer / ours in the same round. Times are measured, warm. Nothing is verified here but that results agree.
+Each row is the kernel (scores, mask, softmax, product) that the models' front ends write, planned by the
+target's expert, compiled and timed beside PyTorch's fused function; both take turns. A ratio is the median
+over the rounds of peer / ours in the same round. Times are measured, warm. Nothing is verified here but that
+results agree.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,10 @@ from typing import Any
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cliff.programs import Case
-from benchmarks.cliffs import Race
-from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.plugins import load_plugins
+from benchmarks.cliff.programs import KernelCase
+from benchmarks.cliff.race import beside_eager, contest
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.operators.attention import attention as formula
 
 #: Name -> heads, heads of keys and values, rows, columns, size of a head, causal.
 SHAPES: dict[str, tuple[int, int, int, int, int, bool]] = {
@@ -35,66 +34,24 @@ SHAPES: dict[str, tuple[int, int, int, int, int, bool]] = {
 }
 
 
-def attention(heads: int, groups: int, rows: int, columns: int, size: int, causal: bool) -> Case:
-    """The formula for these sizes, and PyTorch's function; heads of one group share keys and values."""
-    each = heads // groups
-    made = Case("attention")
-    keys = (groups, columns, size)
-    made.inputs = {"q": (groups, each, rows, size), "k": keys, "v": keys}
-    square, line = (groups, each, rows, columns), (groups, each, rows)
-    made.temporaries = {"s": square, "z": square, "m": line, "e": square, "t": line, "p": square}
-    made.outputs = {"o": (groups, each, rows, size)}
-    at, row = "[{0},{1},{2},{3}]", "[{0},{1},{2}]"
-    outer = f"{groups} {each} {rows}"
-    scaled = f"s{at} * {size**-0.5!r}"
-    masked = f"select({{3}} <= {{2}}, {scaled}, -inf)" if causal else scaled
-    made.lines = [
-        f"{outer} {columns}", f"| s{at} = 0",
-        f"| {size} s{at} += q[{{0}},{{1}},{{2}},{{4}}] * k[{{0}},{{3}},{{4}}]",
-        f"{outer} {columns} z{at} = {masked}",
-        f"{outer}", f"| m{row} = -inf", f"| {columns} m{row} max= z{at}",
-        f"{outer} {columns} e{at} = exp(z{at} - m{row})",
-        f"{outer}", f"| t{row} = 0", f"| {columns} t{row} += e{at}",
-        f"{outer} {columns} p{at} = e{at} / t{row}",
-        f"{outer} {size}", f"| o{at} = 0",
-        f"| {columns} o{at} += p[{{0}},{{1}},{{2}},{{4}}] * v[{{0}},{{4}},{{3}}]",
-    ]  # fmt: skip
+def attention(heads: int, groups: int, rows: int, columns: int, size: int, causal: bool) -> KernelCase:
+    """The kernel that the models' front ends write for these sizes, beside PyTorch's function."""
+    inputs = {"q": (1, heads, rows, size), "k": (1, groups, columns, size), "v": (1, groups, columns, size)}
+    b = Builder()
+    q, k, v = (b.input(name, shape, "f32") for name, shape in inputs.items())
+    graph = b.graph({"y": formula(b, q, k, v, size**-0.5, causal)})
+    (program,) = graph.programs
+    shapes = dict(
+        zip(program.inputs, (graph.values[name].shape for name in graph.nodes[0].inputs), strict=True)
+    )
 
-    def function(F: Any, q: Any, k: Any, v: Any) -> Any:
-        found = F.scaled_dot_product_attention(
-            q.reshape(1, heads, rows, size), k[None], v[None], is_causal=causal, enable_gqa=each > 1
-        )
-        return found.reshape(q.shape)
+    def function(F: Any, **arrays: Any) -> Any:
+        given = [arrays[n].reshape(shape) for n, shape in zip(program.inputs, inputs.values(), strict=True)]
+        found = F.scaled_dot_product_attention(*given, is_causal=causal, enable_gqa=heads != groups)
+        return found.reshape(1, groups, heads // groups, rows, size)
 
-    made.function = function
-    return made
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="best")
-    parser.add_argument("--only", default="", help="shapes whose name contains this")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    plugins = load_plugins()
-    race = Race(plugins, plugins.require(options.target), options.threads, options.rounds, False)
-    rows = []
-    for name, shape in SHAPES.items():
-        if options.only in name:
-            row = {"shape": name, **race.row(attention(*shape))}
-            rows.append(row)
-            figures = row.get("problem") or "{ours_ms:9.3f} ms {eager_ms:9.3f} ms {ratio:6.2f}".format(**row)
-            print(f"{name:12} {figures}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    return 0
+    return KernelCase("attention", shapes, given=program, function=function)
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except DojoError as error:
-        print(error.render(), file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(contest(__doc__, SHAPES, lambda race, name: race.row(attention(*SHAPES[name])), beside_eager))

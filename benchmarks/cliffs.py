@@ -17,23 +17,17 @@ import argparse
 import json
 import math
 import sys
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from statistics import median
 from typing import Any
-
-import numpy as np
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cliff.programs import Case, case
+from benchmarks.cliff.programs import case
+from benchmarks.cliff.race import Race
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.transformation import Trace
-from perfdojo_sdk.experts.cpu.planner import plan
-from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest, Target
-from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.plugins import load_plugins
 
 #: The seeds of run ``s`` are ``s * STRIDE`` and the following ones.
 STRIDE = 100_000
@@ -43,97 +37,6 @@ MOST = 4.0
 
 #: The bars: nearly all programs, each program, and the share that has to meet the first.
 NEARLY, NONE_BELOW, SHARE = 0.8, 0.5, 0.95
-
-
-class Race:
-    """One target and PyTorch, on one program after another."""
-
-    def __init__(self, plugins: Plugins, target: Target, threads: int, rounds: int, compiles: bool) -> None:
-        import torch
-
-        torch.set_num_threads(threads)
-        self.torch, self.threads, self.rounds, self.compiles = torch, threads, rounds, compiles
-        self.target, self.rules = target.on(plugins.machine_figures(target)), plugins.rules(target)
-        self.generator, self.runner = plugins.code_generator(target), plugins.runner(target)
-
-    def row(self, made: Case) -> dict[str, Any]:
-        """The row of one case: times in milliseconds, the ratio, or the problem."""
-        row: dict[str, Any] = {"family": made.family, "program": made.text}
-        program = made.program
-        begin = time.perf_counter()
-        planned = plan(program, self.rules, self.target)
-        row["plan_s"] = time.perf_counter() - begin
-        row["left"] = [f"{d.place}: {d.choice}: {d.reason}" for d in planned.decisions if "left" in d.choice]
-        artifacts = [self._compiled(game) for game in planned.games or (Trace(program),)]
-        works = [artifact for artifact in artifacts if isinstance(artifact, Artifact)]
-        if not works:
-            return {**row, "problem": f"nothing compiles: {artifacts[0]}"}
-        first = [(self._ours(artifact), artifact) for artifact in works]
-        _, fastest = min(first, key=lambda found: found[0])
-        inputs = self._inputs(made)
-        problem = self._difference(made, fastest, inputs)
-        if problem:
-            return {**row, "problem": problem}
-        peers = self._peers(made, inputs)
-        rounds = [
-            (self._ours(fastest), {n: self._peer(call) for n, call in peers.items()})
-            for _ in range(self.rounds)
-        ]
-        row["ours_ms"] = median(ours for ours, _ in rounds) * 1e3
-        for name in peers:
-            row[f"{name}_ms"] = median(times[name] for _, times in rounds) * 1e3
-        row["ratio"] = median(min(times.values()) / ours for ours, times in rounds)
-        return row
-
-    def _compiled(self, game: Trace) -> Artifact | Failure:
-        return self.runner.compile(self.generator.generate(game.program, "pd_cliff"))
-
-    def _ours(self, artifact: Artifact) -> float:
-        request = RunRequest(threads=self.threads, repeats=50, want_outputs=False, budget_s=0.2, cold=False)
-        found = self.runner.run(artifact, request)
-        return median(found.seconds) if isinstance(found, Measurement) else math.inf
-
-    def _inputs(self, made: Case) -> dict[str, np.ndarray[Any, Any]]:
-        rng = np.random.default_rng(1)
-        return {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in made.inputs.items()}
-
-    def _difference(self, made: Case, artifact: Artifact, inputs: Mapping[str, np.ndarray[Any, Any]]) -> str:
-        """The problem with our result beside PyTorch's; "" where they agree to float32's accuracy."""
-        found = self.runner.run(artifact, RunRequest(inputs=inputs, threads=self.threads))
-        if isinstance(found, Failure) or found.outputs is None:
-            return f"it does not run: {found}"
-        wanted = self._call(made, inputs)().double().numpy()
-        (got,) = found.outputs.values()
-        scale = max(1.0, float(np.abs(wanted).max()))
-        error = float(np.abs(got.astype(np.float64) - wanted).max()) / scale
-        return "" if error < 1e-3 else f"it differs from PyTorch by {error:.2g} of the largest value"
-
-    def _call(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> Callable[[], Any]:
-        tensors = {name: self.torch.from_numpy(value) for name, value in inputs.items()}
-        functional = self.torch.nn.functional
-        # PyTorch may keep an operand's strides in its result; both sides give an array of rows.
-        return lambda: made.function(functional, **tensors).contiguous()
-
-    def _peers(self, made: Case, inputs: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, Callable[[], Any]]:
-        peers = {"eager": self._call(made, inputs)}
-        if self.compiles:
-            compiled = self.torch.compile(peers["eager"], dynamic=False)
-            try:
-                compiled()
-                peers["compiled"] = compiled
-            except Exception as error:
-                print(f"torch.compile fails: {error}"[:200], file=sys.stderr)
-        return peers
-
-    def _peer(self, call: Callable[[], Any]) -> float:
-        times, end = list[float](), time.perf_counter() + 0.1
-        with self.torch.no_grad():
-            call()
-            while not times or time.perf_counter() < end:
-                begin = time.perf_counter()
-                call()
-                times.append(time.perf_counter() - begin)
-        return median(times)
 
 
 def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -34,6 +34,8 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 Call = Callable[[], Any]
+Prepare = Callable[[str, str, int], tuple[Call, dict[str, Any]]]
+"""Makes a call of a row, given by its name, and says which way it goes."""
 
 SYSTEMS = {"ours": "perfdojo-sdk", "torch": "torch", "onnxruntime": "onnxruntime", "openvino": "openvino"}
 ROUNDS, TURN_S = 5, 0.15
@@ -468,7 +470,7 @@ def _numbers(found: Any) -> Array:
     return np.asarray(found)
 
 
-def worker(system: str, threads: int, processors: Sequence[int]) -> None:
+def worker(system: str, threads: int, processors: Sequence[int], prepare: Prepare) -> None:
     """Answer lines of JSON: prepare a row, or time it for a while."""
     os.sched_setaffinity(0, processors)
     answers, call = os.fdopen(os.dup(1), "w"), None
@@ -477,7 +479,7 @@ def worker(system: str, threads: int, processors: Sequence[int]) -> None:
         message = json.loads(line)
         try:
             if "prepare" in message:
-                call, answer = _prepared(system, ROWS[message["prepare"]], threads)
+                call, answer = prepare(system, message["prepare"], threads)
             else:
                 assert call is not None
                 answer = {"seconds": _timed(call, TURN_S)}
@@ -487,7 +489,8 @@ def worker(system: str, threads: int, processors: Sequence[int]) -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
-def _prepared(system: str, row: Row, threads: int) -> tuple[Call, dict[str, Any]]:
+def _prepared(system: str, name: str, threads: int) -> tuple[Call, dict[str, Any]]:
+    row = ROWS[name]
     best: tuple[float, str, Call] | None = None
     wrong = "no way to compute it"
     for name, call in globals()[system](row, threads).items():
@@ -533,11 +536,11 @@ def _timed(call: Call, budget: float) -> list[float]:
 class Process:
     """A system's process."""
 
-    def __init__(self, system: str, threads: int) -> None:
+    def __init__(self, system: str, threads: int, script: str = __file__) -> None:
         self.system = system
         counts = {f"{name}_NUM_THREADS": str(threads) for name in ("OMP", "MKL", "OPENBLAS", "TBB")}
         processors = sorted(os.sched_getaffinity(0))[-threads:]
-        command = [sys.executable, __file__, "--worker", system, "--threads", str(threads)]
+        command = [sys.executable, script, "--worker", system, "--threads", str(threads)]
         self.process = subprocess.Popen(
             [*command, "--processors", ",".join(map(str, processors))],
             env={**os.environ, **counts, "OPENVINO_TELEMETRY_OPT_OUT": "1"},
@@ -557,14 +560,14 @@ class Process:
         self.process.wait()
 
 
-def race(row: Row, processes: Sequence[Process]) -> dict[str, Any]:
+def race(row: str, processes: Sequence[Process]) -> dict[str, Any]:
     """Every system's median, or why it takes no part."""
-    found: dict[str, Any] = {p.system: p.ask(prepare=row.name) for p in processes}
+    found: dict[str, Any] = {p.system: p.ask(prepare=row) for p in processes}
     racing = [p for p in processes if "lost" not in found[p.system]]
     seconds: dict[str, list[float]] = {p.system: [] for p in racing}
     for number in range(ROUNDS):
         for p in racing[number % len(racing) :] + racing[: number % len(racing)] if racing else []:
-            seconds[p.system] += p.ask(time=row.name).get("seconds", [])
+            seconds[p.system] += p.ask(time=row).get("seconds", [])
     for system, samples in seconds.items():
         if samples:
             found[system] |= {"ms": 1e3 * statistics.median(samples), "samples": len(samples)}
@@ -674,7 +677,7 @@ def main() -> int:
     parser.add_argument("--processors", default="", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.worker:
-        worker(given.worker, int(given.threads), [int(p) for p in given.processors.split(",")])
+        worker(given.worker, int(given.threads), [int(p) for p in given.processors.split(",")], _prepared)
         return 0
     every = len(os.sched_getaffinity(0))
     threads = [int(t) for t in given.threads.split(",")] if given.threads else sorted({1, every})
@@ -687,7 +690,7 @@ def main() -> int:
         processes = [Process(system, count) for system in state["versions"]] if todo else []
         try:
             for row in todo:
-                state["rows"][f"{row.name} on {count}"] = race(row, processes)
+                state["rows"][f"{row.name} on {count}"] = race(row.name, processes)
                 given.state.parent.mkdir(parents=True, exist_ok=True)
                 given.state.write_text(json.dumps(state, indent=1) + "\n")
                 print(f"{row.name} on {count}", file=sys.stderr, flush=True)

@@ -106,3 +106,58 @@ long errors(const double *restrict exact, const float *restrict got, long n, dou
     *digest = sum;
     return wrong;
 }
+
+/* -- other dtypes ---------------------------------------------------------------------------------
+ *
+ * The exact value is a long double, of which the C library's error is below a thousandth of an ulp of f64.
+ */
+
+#define WIDE(name, f) \
+    void wide_##name(const double *x, const double *z, long n, long double *exact) \
+    { \
+        (void)z; \
+        for (long k = 0; k < n; k++) exact[k] = f((long double)x[k]); \
+    }
+#define SIGMOIDL(x) (1 / (1 + expl(-(x))))
+#define RSQRTL(x) (1 / sqrtl(x))
+WIDE(exp, expl) WIDE(exp2, exp2l) WIDE(expm1, expm1l) WIDE(log, logl) WIDE(log2, log2l) WIDE(log1p, log1pl)
+WIDE(tanh, tanhl) WIDE(erf, erfl) WIDE(sigmoid, SIGMOIDL) WIDE(sin, sinl) WIDE(cos, cosl) WIDE(tan, tanl)
+WIDE(rsqrt, RSQRTL) WIDE(sqrt, sqrtl) WIDE(cbrt, cbrtl) WIDE(asin, asinl) WIDE(acos, acosl) WIDE(atan, atanl)
+WIDE(sinh, sinhl) WIDE(cosh, coshl) WIDE(asinh, asinhl) WIDE(acosh, acoshl) WIDE(atanh, atanhl)
+WIDE(floor, floorl) WIDE(ceil, ceill) WIDE(trunc, truncl) WIDE(round, rintl)
+
+void wide_pow(const double *x, const double *z, long n, long double *exact)
+{
+    /* glibc's powl(-INFINITY, -0x1p63) is infinite; half of that exponent is as even. */
+    for (long k = 0; k < n; k++) exact[k] = powl(x[k], x[k] == -INFINITY && z[k] == -0x1p63 ? z[k] / 2 : z[k]);
+}
+
+/* As `errors`, for a dtype of so many binary digits whose normal numbers have exponents from `least` to `most`. Whatever
+ * is beyond these is as far away as the first power of two beyond: an infinity is wrong from one ulp on. */
+long wide_errors(const long double *exact, const double *got, long n, int digits, int least, int most, double *worst,
+                 long *at, long *first_wrong, uint64_t *digest)
+{
+    const long double end = ldexpl(1, most + 1);
+    uint64_t sum = 0;
+    long wrong = 0;
+    *at = *first_wrong = -1;
+    for (long k = 0; k < n; k++) {
+        const double value = got[k] + 0.0;
+        const uint64_t bits = value != value ? UINT64_C(0x7ff8000000000000) : bits_of(value);
+        const uint64_t mixed = (bits + (uint64_t)k * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+        sum += (mixed ^ mixed >> 29) * 0x94d049bb133111ebu;
+        const long double near = fmaxl(-end, fminl(end, exact[k])), found = fmaxl(-end, fminl(end, value));
+        if (exact[k] != exact[k] && value != value) continue;
+        int exponent = least;
+        if (near != 0) frexpl(near, &exponent), exponent--;
+        exponent = exponent < least ? least : exponent > most ? most : exponent;
+        const double e = (double)ldexpl(fabsl(found - near), digits - 1 - exponent);
+        const int beyond = (fabs(value) == INFINITY) != (fabsl(exact[k]) >= end);
+        if (exact[k] != exact[k] || value != value || (beyond && e >= 1)) {
+            if (!wrong++) *first_wrong = k;
+        } else if (e > *worst)
+            *worst = e, *at = k;
+    }
+    *digest = sum;
+    return wrong;
+}

@@ -2,12 +2,13 @@
 
     python benchmarks/functions.py --targets x86_avx512 x86_avx2 --state build/functions.json
     python benchmarks/functions.py --targets arm_neon --samples 20 --functions sin pow
+    python benchmarks/functions.py --targets x86_avx512 x86_avx2 --dtypes f64 f16 bf16 --samples 22
 
 Each function of one operand is computed by a kernel of the target, on vectors and one by one, for all 2^32
 bit patterns, a range of 2^26 after the other. The state is saved after each range, and a later run goes on
 from there. With ``--samples N`` it is 2^N patterns, drawn from a seed, with the neighbourhoods of special
 values; emulated targets take no others. Functions of two operands take a grid with every pair of exponents
-and signs.
+and signs. With ``--dtypes``, functions of other dtypes: of f16 and bf16 all numbers, of f64 2^N drawn ones.
 
 The exact value is that of the C library in double, which is compared with mpmath's on a sample. The state
 holds for each kernel the largest error in ulp, where it was met, the number of wrong results (an infinity or
@@ -37,6 +38,7 @@ from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Runner, RunRequest, Target
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
+from perfdojo_sdk.measure.kernel_calls import numbers
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.plugins import load_plugins
@@ -53,6 +55,8 @@ FUNCTIONS = (
 
 #: Cells of a call, and calls of a range.
 CELLS, CALLS = 1 << 18, 1 << 8
+#: Cells of a call of another dtype.
+CALLED = 1 << 16
 RANGE = CELLS * CALLS
 RANGES = (1 << 32) // RANGE
 #: Pairs of significands for each pair of exponents and signs.
@@ -70,11 +74,11 @@ SPECIAL = (
 # -- the kernels -----------------------------------------------------------------------------------
 
 
-def program(names: Sequence[str], lanes: int, cells: int) -> str:
+def program(names: Sequence[str], lanes: int, cells: int, dtype: str = "f32") -> str:
     """Functions on arrays ``x`` and ``z``, in lockstep scopes of so many lanes; 1: in a plain loop."""
     operands = ["x", "z"][: max(OPERATIONS[name].arity for name in names)]
     outputs = [f"y{k}" for k in range(len(names))]
-    declared = "".join(f"{a} f32 [{cells}] heap\n" for a in (*operands, *outputs))
+    declared = "".join(f"{a} {dtype} [{cells}] heap\n" for a in (*operands, *outputs))
     scopes, place = ("", "{0}") if lanes == 1 else (f"{lanes}:v ", f"{{0}}*{lanes}+{{1}}")
     read = [f"{array}[{place}]" for array in operands]
     called = [
@@ -96,10 +100,16 @@ class Kernel:
 
 
 def kernel(
-    plugins: Plugins, target: Target, names: Sequence[str], lanes: int, cells: int, keep: list[Any]
+    plugins: Plugins,
+    target: Target,
+    names: Sequence[str],
+    lanes: int,
+    cells: int,
+    keep: list[Any],
+    dtype: str = "f32",
 ) -> Kernel:
     """The compiled kernel; RuntimeError with the compiler's message if there is none."""
-    parsed = parse(program(names, lanes, cells), target.dialect)
+    parsed = parse(program(names, lanes, cells, dtype), target.dialect)
     made = plugins.code_generator(target).generate(parsed, "pd_functions")
     runner: Runner = plugins.runner(target)
     if made.language in ("cu", "hip"):
@@ -169,7 +179,7 @@ def exact_library() -> ctypes.CDLL:
         file.write(made.content)
         file.flush()
         library = ctypes.CDLL(file.name)
-    library.errors.restype = ctypes.c_long
+    library.errors.restype = library.wide_errors.restype = ctypes.c_long
     return library
 
 
@@ -184,8 +194,6 @@ def exact(name: str, operands: Sequence[Floats]) -> Doubles:
 
 def distrust(name: str, count: int = 200) -> float:
     """The largest error, in ulp of f32, that mpmath finds in the exact values of a sample."""
-    import mpmath
-
     arity = OPERATIONS[name].arity
     full = sample(name, 16, seed=7)
     chosen = np.random.default_rng(7).integers(0, full[0].size, 4 * count)
@@ -193,7 +201,13 @@ def distrust(name: str, count: int = 200) -> float:
         arity == 1
     ):  # half of them between 2^-8 and 2^7, where most functions are neither trivial nor out of range
         full[0][chosen[::2]] = np.exp2(np.random.default_rng(8).uniform(-8, 7, 2 * count))
-    operands = [part[chosen] for part in full]
+    operands = [part[chosen] for part in full[:arity]]
+    return _distrust(name, operands, exact(name, operands), 24, -126, 127)
+
+
+def _distrust(name: str, operands: Sequence[Any], values: Any, digits: int, least: int, most: int) -> float:
+    import mpmath
+
     functions: Mapping[str, Any] = {
         "exp2": lambda x: mpmath.mpf(2) ** x,
         "log2": lambda x: mpmath.log(x, 2),
@@ -205,15 +219,19 @@ def distrust(name: str, count: int = 200) -> float:
     function, worst = functions.get(name) or getattr(mpmath, name, None), 0.0
     if function is None or name in ("floor", "ceil"):
         return 0.0
-    values = exact(name, operands)
     with mpmath.workprec(400):
         for k, value in enumerate(values):
-            given = [mpmath.mpf(float(o[k])) for o in operands[:arity]]
-            if not (math.isfinite(value) and value and all(map(mpmath.isfinite, given))):
+            given = [mpmath.mpf(float(o[k])) for o in operands]
+            if not (np.isfinite(value) and value and all(map(mpmath.isfinite, given))):
                 continue
-            if 2.0**-149 < abs(value) < 2.0**128:
-                exponent = max(math.frexp(value)[1] - 1, -126)
-                worst = max(worst, float(abs(function(*given) - value) * mpmath.mpf(2) ** (23 - exponent)))
+            # The digits of a long double are the sum of two doubles.
+            size, power = np.frexp(value)
+            found = mpmath.mpf(float(size)) + mpmath.mpf(float(size - type(size)(float(size))))
+            found *= mpmath.mpf(2) ** int(power)
+            if mpmath.mpf(2) ** (least - digits) < abs(found) < mpmath.mpf(2) ** (most + 1):
+                exponent = max(mpmath.frexp(found)[1] - 1, least)
+                error = abs(function(*given) - found) * mpmath.mpf(2) ** (digits - 1 - exponent)
+                worst = max(worst, float(error))
     return worst
 
 
@@ -263,7 +281,113 @@ def in_calls(operands: list[Floats], cells: int) -> Iterator[list[Floats]]:
     """A sample in parts of so many cells, the last one filled up with ones."""
     for start in range(0, operands[0].size, cells):
         parts = [o[start : start + cells] for o in operands]
-        yield [np.concatenate([p, np.ones(cells - p.size, np.float32)]) for p in parts]
+        yield [np.concatenate([p, ones(cells - p.size, p.dtype)]) for p in parts]
+
+
+def ones(count: int, carried: np.dtype[Any]) -> npt.NDArray[Any]:
+    """So many ones of a dtype, in the form in which kernels take it: bf16 as its bits."""
+    return np.full(count, 0x3F80 if carried == np.uint16 else 1, carried)
+
+
+# -- other dtypes ----------------------------------------------------------------------------------
+
+
+#: dtype -> its binary digits, and the exponents of its least and its largest normal numbers.
+OTHERS: Mapping[str, tuple[int, int, int]] = {
+    "f64": (53, -1022, 1023),
+    "f16": (11, -14, 15),
+    "bf16": (8, -126, 127),
+}
+#: Numbers beside which functions of f64 change their formulas.
+SPECIAL_F64 = (
+    *SPECIAL, 6.0, 9.0, 19.06, 20.0, 22.0, 37.0, 40.0, 709.78, 745.13, 708.39, 1000.0, 1022.0, 1024.0, 1074.0,
+    1075.0, 1e-9, 1e-17, 2.2250738585072014e-308, 5e-324, 1.7976931348623157e308, 2.0**51, 2.0**52, 2.0**53,
+    1e22,
+)  # fmt: skip
+
+
+def others(name: str, dtype: str, bits: int, seed: int = 0, around: int = AROUND) -> list[npt.NDArray[Any]]:
+    """Arguments of a function as kernels of ``dtype`` take them: every number of f16 and bf16, of powers
+    every pair of exponents and signs; 2^bits drawn ones of f64, or a few more."""
+    rng = np.random.default_rng(seed)
+    if dtype == "f64":
+        return drawn_f64(name, rng, 1 << bits, around)
+    every_one = np.arange(1 << 16, dtype=np.uint32).astype(np.uint16)
+    found = [every_one]
+    if OPERATIONS[name].arity == 2:
+        digits = OTHERS[dtype][0] - 1
+        exponents = every_one[:: 1 << digits]
+        pairs = [a.ravel() for a in np.meshgrid(exponents, exponents)]
+        found = [
+            np.concatenate(
+                [a | rng.integers(0, 1 << digits, a.size, np.uint16) * np.uint16(k > 0) for k in range(4)]
+            )
+            for a in pairs
+        ]
+    return [a.view(np.float16) if dtype == "f16" else a for a in found]
+
+
+def drawn_f64(name: str, rng: np.random.Generator, count: int, around: int) -> list[npt.NDArray[Any]]:
+    """Numbers beside special ones; of all exponents; and of those where most functions are neither trivial
+    nor out of range. Exponents of powers take most of these into the range of results."""
+    special = np.array([*SPECIAL_F64, *(-x for x in SPECIAL_F64)], np.float64)
+    beside = (special.view(np.int64)[:, None] + np.arange(-around, around)).ravel().view(np.float64)
+    rest = max(2, count - beside.size) // 2
+    anything = rng.integers(0, 1 << 64, rest, np.uint64).view(np.float64)
+    ordinary = np.exp2(rng.uniform(-30, 11, rest)) * rng.choice([-1.0, 1.0], rest)
+    x = np.concatenate([beside, anything, ordinary])
+    if OPERATIONS[name].arity == 1:
+        return [x]
+    near = 1 + rng.uniform(-1, 1, x.size) * np.exp2(rng.uniform(-40, -1, x.size))
+    x = np.where(rng.random(x.size) < 0.3, near, np.where(rng.random(x.size) < 0.8, np.abs(x), x))
+    with np.errstate(all="ignore"):
+        z = rng.uniform(-1080, 1030, x.size) / np.log2(np.abs(x))
+        z = np.where(rng.random(x.size) < 0.2, np.rint(z), z)
+        z = np.where(rng.random(x.size) < 0.2, rng.permutation(x), z)
+    small = np.array([0, 0.5, 1, 2, 3, 2.5, 2**53 - 1, 2**53, 2**53 + 2, np.inf, np.nan, 5e-324])
+    small = np.concatenate([small, -small])
+    pairs = np.meshgrid(small, small)
+    return [np.concatenate([a, b.ravel()]) for a, b in zip((x, z), pairs, strict=True)]
+
+
+def plain(array: npt.NDArray[Any], dtype: str) -> Doubles:
+    """An array that kernels take or give, as doubles."""
+    with np.errstate(invalid="ignore"):
+        return numbers(array, dtype).astype(np.float64)
+
+
+def exact_wide(name: str, operands: Sequence[Doubles]) -> npt.NDArray[np.longdouble]:
+    found = np.empty(operands[0].shape, np.longdouble)
+    given = [_address(operands[0]), _address(operands[-1])]
+    exact_library()[f"wide_{name}"](*given, ctypes.c_long(found.size), _address(found))
+    return found
+
+
+def others_compared(
+    kernels: Sequence[Kernel], names: Sequence[str], dtype: str, parts: Iterator[list[npt.NDArray[Any]]]
+) -> Results:
+    """The errors of functions of a dtype, in ulp of it."""
+    results = {name: {one.key: Found() for one in kernels} for name in names}
+    for operands in parts:
+        wide = [plain(o, dtype) for o in operands]
+        got = [one.call(operands) for one in kernels]
+        for k, name in enumerate(names):
+            values = exact_wide(name, wide)
+            for one, found in zip(kernels, got, strict=True):
+                entry = results[name][one.key]
+                entry.digests.append(f"{entry.add_wide(wide, values, plain(found[k], dtype), dtype):016x}")
+    return results
+
+
+def distrust_f64(name: str, count: int = 200) -> float:
+    """The largest error, in ulp of f64, that mpmath finds in the exact values of a sample."""
+    operands = drawn_f64(name, np.random.default_rng(7), 1 << 14, 8)
+    chosen = np.random.default_rng(7).integers(0, operands[0].size, 2 * count)
+    chosen[count:] = (
+        operands[0].size - 600 - chosen[count:] % 4096
+    )  # of those that are neither trivial nor out of range
+    operands = [part[chosen] for part in operands]
+    return _distrust(name, operands, exact_wide(name, operands), 53, -1022, 1023)
 
 
 # -- comparing -------------------------------------------------------------------------------------
@@ -285,6 +409,22 @@ class Found:
         digest = ctypes.c_uint64()
         wrong = exact_library().errors(
             _address(values), _address(got), ctypes.c_long(got.size),
+            ctypes.byref(worst), ctypes.byref(at), ctypes.byref(first), ctypes.byref(digest),
+        )  # fmt: skip
+        self.ulp = worst.value
+        if at.value >= 0:
+            self.at = [float(o[at.value]).hex() for o in operands]
+        if wrong and not self.wrong:
+            self.wrong_at = [float(o[first.value]).hex() for o in operands]
+        self.wrong += wrong
+        return digest.value
+
+    def add_wide(self, operands: Sequence[Doubles], values: Any, got: Doubles, dtype: str) -> int:
+        """Count the errors of another dtype, whose numbers are given as doubles."""
+        worst, at, first = ctypes.c_double(self.ulp), ctypes.c_long(), ctypes.c_long()
+        digest = ctypes.c_uint64()
+        wrong = exact_library().wide_errors(
+            _address(values), _address(got), ctypes.c_long(got.size), *OTHERS[dtype],
             ctypes.byref(worst), ctypes.byref(at), ctypes.byref(first), ctypes.byref(digest),
         )  # fmt: skip
         self.ulp = worst.value
@@ -317,14 +457,19 @@ def compare(
 
 
 def forms(
-    plugins: Plugins, targets: Sequence[str], names: Sequence[str], cells: int, keep: list[Any]
+    plugins: Plugins,
+    targets: Sequence[str],
+    names: Sequence[str],
+    cells: int,
+    keep: list[Any],
+    dtype: str = "f32",
 ) -> list[Kernel]:
     """Functions on the vectors of each target, and one by one on the first and on those without vectors."""
     found = []
     for target in map(plugins.target, targets):
-        lanes = target.dialect.lanes.get("f32", 1) if "v" in target.dialect.suffixes else 1
+        lanes = target.dialect.lanes.get(dtype, 1) if "v" in target.dialect.suffixes else 1
         for count in sorted({lanes, 1} if target.name == targets[0] else {lanes}, reverse=True):
-            found.append(kernel(plugins, target, names, count, cells, keep))
+            found.append(kernel(plugins, target, names, count, cells, keep, dtype))
     return found
 
 
@@ -370,6 +515,21 @@ def sampled(
     return results
 
 
+def of_other(
+    plugins: Plugins,
+    targets: Sequence[str],
+    names: Sequence[str],
+    dtype: str,
+    bits: int,
+    keep: list[Any],
+    seed: int = 0,
+) -> Results:
+    """Functions of a dtype on every kernel, which has all of them; these have one arity."""
+    arguments = others(names[0], dtype, bits, seed)
+    kernels = forms(plugins, targets, names, CALLED, keep, dtype)
+    return others_compared(kernels, names, dtype, in_calls(arguments, CALLED))
+
+
 def summary(found: Mapping[str, Found], doubt: float) -> dict[str, Any]:
     """An entry of the recorded results."""
     return {
@@ -391,21 +551,30 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=0, help="2^N seeded patterns in place of all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--state", type=Path, default=Path("build/functions.json"))
+    parser.add_argument("--dtypes", nargs="+", default=[], choices=OTHERS, metavar="DTYPE")
     parser.add_argument("--output", type=Path, help="where the table is written as JSON")
     arguments = parser.parse_args()
     plugins, keep = load_plugins(), []
     table: dict[str, Any] = {}
     arguments.state.parent.mkdir(parents=True, exist_ok=True)
 
-    def tell(name: str, found: Mapping[str, Found]) -> None:
-        table[name] = summary(found, distrust(name))
+    def tell(name: str, found: Mapping[str, Found], dtype: str = "f32") -> None:
+        doubt = distrust_f64(name) if dtype in OTHERS else distrust(name)
+        (table.setdefault(dtype, {}) if dtype in OTHERS else table)[name] = summary(found, doubt)
         errors = "  ".join(f"{k}: {f.ulp:.3f}{f' WRONG {f.wrong}' * bool(f.wrong)}" for k, f in found.items())
-        print(f"{name:8} {errors}", flush=True)
+        print(f"{f'{name} {dtype}':13} {errors}", flush=True)
         if arguments.output:
             arguments.output.write_text(json.dumps(table, indent=1) + "\n")
 
     for arity in (1, 2):
         names = [name for name in arguments.functions if OPERATIONS[name].arity == arity]
+        for dtype in arguments.dtypes if names else ():
+            bits = arguments.samples or 22
+            found = of_other(plugins, arguments.targets, names, dtype, bits, keep, arguments.seed)
+            for name in names:
+                tell(name, found[name], dtype)
+        if arguments.dtypes:
+            continue
         if names and (arguments.samples or arity > 1):
             bits = arguments.samples or 22
             found = sampled(plugins, arguments.targets, names, bits, keep, arguments.seed)

@@ -10,44 +10,21 @@ is verified here but that results agree.
 
 from __future__ import annotations
 
-import argparse
-import json
-import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from benchmarks.cliff.programs import Case
-from benchmarks.cliffs import Race
-from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.plugins import load_plugins
-
-
-@dataclass
-class Layer(Case):
-    """A case whose program is given."""
-
-    given: Program | None = None
-
-    @property
-    def program(self) -> Program:
-        assert self.given
-        return self.given
-
-    @property
-    def text(self) -> str:
-        return self.program.text
+from benchmarks.cliff.programs import KernelCase
+from benchmarks.cliff.race import beside_eager, contest
 
 
 def _layer(
     operator: str, inputs: dict[str, tuple[int, ...]], function: Callable[..., Any], **attributes: Any
-) -> Layer:
+) -> KernelCase:
     """The only kernel that a node of ONNX becomes, beside ``function``, which takes PyTorch's functional
     module and the inputs by name."""
     from onnx import TensorProto, helper
@@ -68,12 +45,12 @@ def _layer(
     def call(F: Any, **tensors: Any) -> Any:
         return function(F, **{name_of[a]: t.reshape(inputs[name_of[a]]) for a, t in tensors.items()})
 
-    return Layer(operator, shapes, function=call, given=kernel.program)
+    return KernelCase(operator, shapes, function=call, given=kernel.program)
 
 
 def _conv(
     channels: int, size: int, out: int, taps: int, stride: int = 1, group: int = 1, dilation: int = 1
-) -> Layer:
+) -> KernelCase:
     pad = dilation * (taps - 1) // 2
     return _layer(
         "Conv",
@@ -83,7 +60,7 @@ def _conv(
     )  # fmt: skip
 
 
-def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad: int) -> Layer:
+def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad: int) -> KernelCase:
     return _layer(
         "ConvTranspose",
         {"x": (1, channels, size, size), "w": (channels, out, taps, taps)},
@@ -92,7 +69,7 @@ def _transposed(channels: int, size: int, out: int, taps: int, stride: int, pad:
     )  # fmt: skip
 
 
-def _gemm(m: int, n: int, k: int, turned: bool) -> Layer:
+def _gemm(m: int, n: int, k: int, turned: bool) -> KernelCase:
     return _layer(
         "Gemm",
         {"a": (m, k), "b": (n, k) if turned else (k, n), "c": (n,)},
@@ -101,11 +78,13 @@ def _gemm(m: int, n: int, k: int, turned: bool) -> Layer:
     )
 
 
-def _rows(operator: str, shape: tuple[int, ...], function: Callable[..., Any], **attributes: Any) -> Layer:
+def _rows(
+    operator: str, shape: tuple[int, ...], function: Callable[..., Any], **attributes: Any
+) -> KernelCase:
     return _layer(operator, {"x": shape}, function, **attributes)
 
 
-LAYERS: dict[str, Callable[[], Layer]] = {
+LAYERS: dict[str, Callable[[], KernelCase]] = {
     "resnet_stem": lambda: _conv(3, 224, 64, 7, 2),
     "resnet_3x3": lambda: _conv(64, 56, 64, 3),
     "resnet_1x1": lambda: _conv(256, 56, 64, 1),
@@ -151,36 +130,5 @@ LAYERS: dict[str, Callable[[], Layer]] = {
     ),
 }  # fmt: skip
 
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--target", default="best")
-    parser.add_argument("--only", default="", help="layers whose name contains this")
-    parser.add_argument("--compile", action="store_true", help="race torch.compile, too")
-    parser.add_argument("--json", action="store_true")
-    options = parser.parse_args()
-    plugins = load_plugins()
-    race = Race(plugins, plugins.require(options.target), options.threads, options.rounds, options.compile)
-    rows = []
-    for name, made in LAYERS.items():
-        if options.only in name:
-            row = {"layer": name, **race.row(made())}
-            rows.append(row)
-            figures = row.get("problem") or "{ours_ms:9.3f} ms {eager_ms:9.3f} ms {ratio:6.2f}".format(**row)
-            print(f"{name:20} {figures}", file=sys.stderr if options.json else sys.stdout, flush=True)
-    ratios = [row["ratio"] for row in rows if "ratio" in row]
-    if options.json:
-        print(json.dumps(rows, indent=1))
-    elif ratios:
-        print(f"geometric mean {math.prod(ratios) ** (1 / len(ratios)):.2f} of {len(ratios)} layers")
-    return 0
-
-
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except DojoError as error:
-        print(error.render(), file=sys.stderr)
-        sys.exit(error.exit_code)
+    sys.exit(contest(__doc__, LAYERS, lambda race, name: race.row(LAYERS[name]()), beside_eager))

@@ -123,7 +123,8 @@ FUNCTIONS = (
     "log2", "pow", "rsqrt", "sigmoid", "sin", "sinh", "tan",
 )  # fmt: skip
 YOUNGER = {
-    ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", *UNCOMPUTED_DTYPES, *FUNCTIONS,
+    ":d", ":l", ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", "fmod", "fmod=",
+    *UNCOMPUTED_DTYPES, *FUNCTIONS,
     *(f"{name}=" for name in FUNCTIONS)
 }  # fmt: skip
 

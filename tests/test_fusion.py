@@ -31,6 +31,7 @@ from perfdojo_sdk.graph.substitution import with_definitions
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.models import fusion
 from perfdojo_sdk.models.fusion import FusionPlan, fused, plan_fusion
+from perfdojo_sdk.models.panels import with_panels
 from perfdojo_sdk.plugins import load_plugins
 
 DRAW = np.random.default_rng(0)
@@ -291,6 +292,14 @@ def test_an_edge_that_stays_says_why(make: Callable[[Builder], Value], reason: s
     assert any(re.search(reason, e.why) for e in plan.edges if not e.fused), plan.edges
     if make is not long:  # whose interpretation says nothing more
         assert bits(fused(graph, plan)) == bits(graph)
+
+
+def test_a_sum_of_everything_has_no_panels(target: Target) -> None:
+    """Its result has no dimension that could be cut into panels."""
+    b = Builder()
+    x = b.input("x", (4, 8), "f32")
+    graph = b.graph({"y": reductions.reduce_sum(b, x, [0, 1], False)})
+    assert with_panels(graph, target) == (graph, ())
 
 
 def test_a_kernel_that_the_target_does_not_take_stays_apart(target: Target) -> None:

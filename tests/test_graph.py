@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from perfdojo_sdk.graph.builder import MAX_ELEMENTS, Builder
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.memory import ALIGNMENT, intermediates, plan_memory
-from perfdojo_sdk.graph.operators import elementwise, movement, normalisations, reductions
+from perfdojo_sdk.graph.operators import attention, elementwise, movement, normalisations, reductions
 from perfdojo_sdk.graph.refusals import Malformed, Refused, ValueNeeded
 from perfdojo_sdk.graph.running import run_graph
 
@@ -179,3 +179,27 @@ def test_too_irregular_rows_are_refused() -> None:
     places = np.random.default_rng(0).permutation(5000)
     with pytest.raises(Refused, match="nests"):
         movement.along(b, "pick", x, 0, [((int(p), 1.0),) for p in places])
+
+
+# -- attention -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("heads", "groups", "rows", "columns", "pieces"),
+    [(4, 2, 8, 8, 4), (2, 1, 16, 20, 4), (2, 2, 8, 6, 1), (1, 1, 9, 9, 1), (1, 1, 4, 4, 1)],
+)
+def test_long_causal_attention_is_written_in_pieces(
+    heads: int, groups: int, rows: int, columns: int, pieces: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attention, "PIECEWISE", 8)
+    draw, b = np.random.default_rng(0), Builder()
+    shapes = {"q": (1, heads, rows, 3), "k": (1, groups, columns, 3), "v": (1, groups, columns, 2)}
+    arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    q, k, v = (b.input(name, array.shape, "f32") for name, array in arrays.items())
+    graph = b.graph({"y": attention.attention(b, q, k, v, 0.5, True)})
+    assert len(graph.programs[0].body) == 7 * pieces
+    keys, values = (np.repeat(arrays[name].astype(float), heads // groups, 1) for name in "kv")
+    scores = np.where(np.tri(rows, columns) > 0, arrays["q"] @ keys.swapaxes(2, 3) / 2, -np.inf)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    wanted = weights / weights.sum(-1, keepdims=True) @ values
+    assert np.abs(run_graph(graph, arrays)[0] - wanted).max() < 1e-6

@@ -156,6 +156,15 @@ def test_rows_of_several_levels_hold_the_values_of_the_whole(levels: int) -> Non
         assert np.array_equal(some, whole[tuple(wanted.T)])
 
 
+def test_a_program_with_a_large_table_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drawing the table takes long, however few of its rows are picked."""
+    monkeypatch.setattr(reference_programs, "_FULL_INSTANCES", 1000)
+    text = "kernel pick(t, k) -> y\nt f32 [@,4] heap\nk i64 [2] heap\ny f32 [2,4] heap\n\n2 4 y[{0},{1}] = "
+    roots = [program(f"{text}t[clamp(k[{{0}}], 0, 99),{{1}}]".replace("@", size)) for size in ("100", "1000")]
+    found = [References(root, root, ACCURACY, CORE_DIALECT, 0, False) for root in roots]
+    assert [references.small for references in found] == [True, False]
+
+
 @pytest.mark.parametrize(
     ("text", "body", "instances", "some", "levels"),
     [

@@ -11,6 +11,7 @@ from onnx import helper
 
 import perfdojo_sdk.onnx.backend as backend
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.graph.operators.packed import from_q4_0
 from perfdojo_sdk.graph.refusals import Malformed
 
 DRAW = np.random.default_rng(0)
@@ -69,6 +70,45 @@ def test_columns_of_few_bits_are_unpacked(bits: int, zeros: str) -> None:
     )  # fmt: skip
     weights = (numbers.reshape(columns, blocks, block) - zero[..., None]) * scales[..., None]
     assert np.allclose(y, x @ weights.reshape(columns, -1)[:, :rows].T, atol=1e-4)
+
+
+@pytest.mark.parametrize(("bits", "zeros"), [(4, False), (4, True), (8, False), (8, True)])
+def test_rows_times_blocks_in_their_layout(bits: int, zeros: bool) -> None:
+    rows, columns, block = 48, 3, 16
+    blocks, each = rows // block, 8 // bits
+    numbers = DRAW.integers(0, 2**bits, (columns, blocks, block))
+    zero = (
+        DRAW.integers(0, 2**bits, (columns, blocks)) if zeros else np.full((columns, blocks), 2 ** (bits - 1))
+    )
+
+    def packed(values: Any) -> Any:
+        more = np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, -values.shape[-1] % each)])
+        parts = more.reshape(*values.shape[:-1], -1, each) << (bits * np.arange(each))
+        return parts.sum(-1).astype(np.uint8)
+
+    scales, given = floats(columns, blocks), packed(zero).reshape(-1) if zeros else None
+    weights = ((numbers - zero[..., None]) * scales[..., None]).reshape(columns, -1)
+    for shape in ((rows,), (1, 3, rows), (4, rows)):
+        x = floats(*shape)
+        [y] = run(
+            "MatMulNBits", [x, packed(numbers), scales.reshape(-1), given],
+            K=rows, N=columns, bits=bits, block_size=block,
+        )  # fmt: skip
+        assert np.allclose(y, x @ weights.T, atol=1e-4 * 2**bits)
+
+
+def test_blocks_of_q4_0_are_those_of_matmul_n_bits() -> None:
+    rows, columns = 64, 3
+    numbers, scale = DRAW.integers(0, 16, (columns, 2, 32)), floats(columns, 2).astype(np.float16)
+    halves = (numbers[..., :16] | numbers[..., 16:] << 4).astype(np.uint8)
+    data = np.concatenate([scale[..., None].view(np.uint8), halves], axis=-1)
+    weights = ((numbers - 8) * scale[..., None].astype(np.float32)).reshape(columns, rows)
+    packed, scales = from_q4_0(data.reshape(-1), columns, rows)
+    x = floats(1, rows)
+    [y] = run("MatMulNBits", [x, packed, scales.reshape(-1)], K=rows, N=columns, bits=4, block_size=32)
+    assert np.allclose(y, x @ weights.T, atol=1e-3)
+    with pytest.raises(Malformed, match="bytes for 3 columns"):
+        from_q4_0(data.reshape(-1)[:-1], columns, rows)
 
 
 def test_a_skip_is_added_before_the_normalisation() -> None:

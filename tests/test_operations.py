@@ -244,6 +244,19 @@ def test_the_roofline_counts_what_stands_inside_a_conversion_back_to_the_same_dt
     assert [b and b.limit.endswith("GFLOP/s") for b in bounds] == [True, True, False]
 
 
+def test_the_roofline_counts_one_row_of_a_table_whose_rows_are_chosen() -> None:
+    """All choices may be equal, and nothing else of the table is read."""
+    figures = MachineFigures(memory=MemoryFigures(read_gbs=1, write_gbs=1, copy_gbs=1), peak_gflops={})
+    head = (
+        "kernel pick(t, k) -> y\nt f32 [1000,4] heap\nk i64 [2] heap\ny f32 [2,4] heap\n\n2 4 y[{0},{1}] = "
+    )
+    chosen, all_ = (
+        roofline(parse(head + f"t[{row},{{1}}]"), 1, figures) for row in ("clamp(k[{0}], 0, 999)", "{0}")
+    )
+    assert chosen and all_ and chosen.seconds == pytest.approx((16 + 16 + 32) / 1e9)
+    assert all_.seconds == pytest.approx((16000 + 16 + 32) / 1e9)
+
+
 def test_a_function_inside_a_conversion_is_no_polynomial() -> None:
     """Else the numeric leg would compare exponentials as if they were small integers."""
     assert integer_range(statement(HIDDEN)) == (0, "it uses exp")

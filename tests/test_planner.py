@@ -10,6 +10,7 @@ import pytest
 from command_line import Outcome
 from test_made_targets import target
 
+from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind as Change
@@ -19,7 +20,7 @@ from perfdojo_sdk.experts.balance import shares
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
-from perfdojo_sdk.experts.cpu.parts import part, replay
+from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import settle_buffers

@@ -115,7 +115,7 @@ def test_the_range_of_an_index_follows_from_the_elements() -> None:
 
 def test_a_generator_without_tables_says_so() -> None:
     class Without(CEmitter):
-        computes_halves = False
+        keeps_tables = False
 
     with pytest.raises(DojoError) as caught:
         Without(parse(table("t table i32 [4] = {0, 3, 1, 3}")), "k", CORE_DIALECT)

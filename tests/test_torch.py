@@ -7,16 +7,18 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from torch_cases import FAMILIES  # noqa: E402
 
+from perfdojo_sdk.cli.models import read  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
 from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
-from perfdojo_sdk.frontends.torch.kernelbench import excess, main  # noqa: E402
+from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
 from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
 from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
@@ -47,6 +49,49 @@ def close(one: Any, other: Any) -> bool:
     return bool(torch.allclose(one, other, rtol=0, atol=2e-5 * max(scale, 1e-30), equal_nan=True))
 
 
+FREE = """
+import torch
+from torch import nn
+
+
+class Steps(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.table, self.layer = nn.Embedding(9, 4), nn.LSTM(4, 4, batch_first=True)
+        self.heads = nn.MultiheadAttention(4, 2, batch_first=True)
+
+    def forward(self, ids):
+        y, _ = self.layer(self.table(ids))
+        return (y + self.heads(y, y, y, need_weights=False)[0]).mean(1)
+
+
+class Products(nn.Module):
+    def forward(self, ids):
+        return ids @ ids.T
+
+
+class Few(nn.Module):
+    def forward(self, ids):
+        return ids * 2 if ids.shape[0] < 50_000 else ids
+"""
+
+
+def test_an_open_size_of_a_module_leaves_rows_free(tmp_path: Path) -> None:
+    """Layers that PyTorch computes step by step have their rows inside; what mixes them is named."""
+    file = tmp_path / "free.py"
+    file.write_text(FREE)
+    found = read(f"{file}:Steps", {"ids": ("i64", ("batch", 3))})
+    assert found.free is not None and not found.refused
+    ids = torch.randint(0, 9, (4, 3))
+    for rows in (1, 4):
+        whole = run_graph(found.free.at(4), {"ids": ids.numpy()})[0]
+        [part] = run_graph(found.free.at(rows), {"ids": ids[:rows].numpy()})
+        assert part.shape == (rows, 4) and np.allclose(part, whole[:rows], rtol=0, atol=1e-6)
+    for name, node in (("Products", "matmul"), ("Few", "mul")):
+        refused = read(f"{file}:{name}", {"ids": ("f32", ("batch", 3))})
+        assert refused.free is None and refused.refused[0][0] == node
+
+
 def test_rules_agree_with_pytorch_and_take_every_call_and_every_row_is_tried() -> None:
     seen = set()
     for cases in FAMILIES.values():
@@ -75,6 +120,30 @@ def tried(cases: dict[str, Any]) -> set[str]:
             names.append(name)
             assert close(one, expected), f"{name}, result {k}: {one} instead of {expected}"
     return set(report.operators)
+
+
+def test_fused_operators_of_transformer_layers_are_taken_apart() -> None:
+    torch.manual_seed(0)
+    hidden = torch.zeros(1, 3, dtype=torch.bool)
+    hidden[0, 2] = True
+    causal = torch.triu(torch.ones(3, 3, dtype=torch.bool), 1)
+    options = {"batch_first": True, "dropout": 0.0}
+    one = torch.nn.TransformerEncoderLayer(4, 2, 4, activation="gelu", norm_first=True, **options).eval()
+    two = torch.nn.TransformerEncoderLayer(4, 2, 4, **options).eval()
+    heads = torch.nn.MultiheadAttention(4, 2, **options).eval()
+
+    def layers(x: Any) -> Any:
+        y = two(one(x, src_mask=causal), src_key_padding_mask=hidden)
+        weights = (heads.in_proj_weight, heads.in_proj_bias, heads.out_proj.weight, heads.out_proj.bias)
+        return torch._native_multi_head_attention(y, y, y, 4, 2, *weights, causal, True, True, 0)
+
+    x = torch.randn(1, 3, 4)
+    with torch.no_grad():
+        ours = compiled(layers)
+        assert all(close(one, other) for one, other in zip(ours(x), layers(x), strict=True))
+    [graph] = report(ours).graphs
+    assert not graph.elsewhere and not graph.whole
+    assert {"_transformer_encoder_layer_fwd", "_native_multi_head_attention"} <= set(graph.operators)
 
 
 def test_operands_meet_in_the_dtype_that_pytorch_says() -> None:
@@ -342,6 +411,14 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     bad = json.loads((tmp_path / "bad.json").read_text())
     assert bad["status"] == "failed" and "has no Model" in bad["what"]
     assert cli("kernelbench", "out").code == 5
+
+
+def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
+    net = Net()
+    net.state, net.parts = torch.zeros(2), [torch.zeros(1), (torch.zeros(3, dtype=torch.int32), "name")]
+    wide = widened(net)
+    assert wide.state.dtype == wide.parts[0].dtype == wide.linear.weight.dtype == torch.float64
+    assert wide.parts[1][0].dtype == torch.int32 and wide.parts[1][1] == "name"
 
 
 def test_errors_are_measured_against_what_is_allowed() -> None:

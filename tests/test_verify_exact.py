@@ -27,7 +27,7 @@ from perfdojo_sdk.verify.models import (
     OutsideModel,
     RandomModel,
 )
-from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances, with_few_rows
 from tests import programs
 from tests.programs import DIALECT, PAIRS, program
 
@@ -442,6 +442,30 @@ def test_tiles_keep_their_factors_where_the_root_alone_is_small_enough() -> None
     assert reduced.root.buffer_of["x"].shape == (32,) and reduced.moves == trace.moves
 
 
+EMBEDDING = (
+    "kernel embed(t, k) -> y\nt f32 [{0},16] heap\nk i64 [12] heap\ny f32 [12,16] heap\n\n"
+    "12 16 y[{{0}},{{1}}] = t[clamp({1}, 0, {2}),{{1}}]"
+)
+CHOICES = {"wrapped": "select(k[{0}] < 0, k[{0}] + 30000, k[{0}])", "plain": "k[{0}]"}
+
+
+@pytest.mark.parametrize("choice", CHOICES.values(), ids=CHOICES)
+def test_few_rows_stay_of_a_table_whose_rows_are_chosen(choice: str) -> None:
+    trace = Trace(program(EMBEDDING.format(30000, choice, 29999)))
+    trace = trace.play(RULES, Move.of("split_scope", "s0", factor=4))
+    reduced = reduce_trace(trace, RULES, 3000)
+    assert reduced.moves == trace.moves and reduced.root.buffer_of["t"].shape == (8, 16)
+    assert reduced.root.text.strip() == EMBEDDING.format(8, choice.replace("30000", "8"), 7)
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+@pytest.mark.parametrize("form", ["clamp(k[{0}], 0, 500)", "{0}", "clamp(k[{0}], 0, 29987)+{0}"])
+def test_a_table_that_is_read_otherwise_keeps_its_rows(form: str) -> None:
+    text = EMBEDDING.format(30000, "k[{0}]", 29999).replace("clamp(k[{0}], 0, 29999)", form)
+    trace = Trace(program(text))
+    assert with_few_rows(trace.root) is trace.root and reduce_trace(trace, RULES, 3000) is trace
+
+
 def test_a_cut_near_the_end_of_a_range_moves_with_the_end() -> None:
     cut = Move.of("split_range", "s0", at=4795)
     tile = Move.of("split_scope", "s0.a", factor=5)
@@ -514,8 +538,48 @@ def test_a_cut_inside_a_tile_comes_to_an_end() -> None:
     moves = [Move.of("split_scope", "s0", factor=4), Move.of("split_range", "s0.i", at=1)]
     trace = Trace(large(programs.RELU, _48=4800)).play_all(RULES, moves)
     reduced = reduce_trace(trace, RULES, 1)
-    assert reduced.root.buffer_of["x"].shape == (8,) and reduced.moves == trace.moves
+    assert reduced.root.buffer_of["x"].shape == (6,)
+    assert [dict(move.parameters) for move in reduced.moves] == [{"factor": 3}, {"at": 1}]
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+PADDED = program(
+    "kernel conv(x, w) -> y\nx f32 [8,48] heap\nw f32 [16,8,3] heap\ny f32 [16,48] heap\n\n"
+    "16 48\n| y[{0},{1}] = 0\n"
+    "| 8 3 y[{0},{1}] += x[{2},{1}+{3}-1] * w[{0},{2},{3}] if {1}+{3} >= 1 and {1}+{3} < 49"
+)
+
+
+def test_padding_keeps_its_place_at_both_ends_of_a_range_that_shrinks() -> None:
+    trace = Trace(PADDED).play(RULES, Move.of("split_scope", "s0", factor=8))
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["y"].shape == (4, 2) and reduced.root.buffer_of["w"].shape == (4, 2, 2)
+    # The first tap of the first result and the last tap of the last one lie outside, as before.
+    assert reduced.root.buffer_of["x"].shape == (2, 1)
+    statement = reduced.root.body[0].leaves[1].statement
+    assert [form.bounds((4, 2, 2, 2)) for form in statement.guard] == [(-1, 1), (-1, 1)]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_results_that_are_written_in_phases_shrink_together() -> None:
+    """A dimension of 21 elements in two phases, of 11 and of 10, and channels in four groups of two."""
+    root = program(
+        "kernel phases(x) -> y\nx f32 [8,11] heap\ny f32 [8,21] heap\n\n"
+        "4 2 11 y[{0}*2+{1},{2}*2] = x[{0}*2+{1},{2}]\n4 2 10 y[{0}*2+{1},{2}*2+1] = x[{0}*2+{1},{2}]"
+    )
+    found = {(extent.size, max(extent.places.values())) for extent in extents(root)}
+    assert found == {(10, 2), (4, 2)}
+    reduced = reduce_trace(Trace(root).play(RULES, Move.of("swap_scopes", "s0")), RULES, 1)
+    assert reduced.root.buffer_of["y"].shape == (4, 5) and reduced.root.buffer_of["x"].shape == (4, 3)
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_steps_that_do_not_fill_a_dimension_tell_nothing_about_its_size() -> None:
+    root = program(
+        "kernel steps(x) -> y\nx f32 [8] heap\ny f32 [24] heap\n\n24 y[{0}] = 0\n8 y[{0}*2] = x[{0}]"
+    )
+    assert all(extent.size != 24 for extent in extents(root))
+    assert not [e for e in extents(root) if ("y", 0) in e.places]
 
 
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -550,7 +614,7 @@ def test_extents_unify_what_one_iterator_indexes() -> None:
     found = extents(program(programs.MATMUL))
     assert [set(e.places) for e in found if e.size == 6] == [{(0, 0, 1), ("a", 1), ("b", 0)}]
     rows_and_columns = [e.places for e in found if e.size == 8]
-    assert len(rows_and_columns) == 2 and not rows_and_columns[0] & rows_and_columns[1]
+    assert len(rows_and_columns) == 2 and rows_and_columns[0].keys().isdisjoint(rows_and_columns[1])
 
 
 @pytest.mark.parametrize(("size", "window"), [(69, 7), (70, 70)], ids=["filled", "with a margin"])

@@ -67,7 +67,11 @@ class Evaluator:
 
     def __init__(self, program: Program, inputs: Mapping[str, list[float]]) -> None:
         self.program = program
-        self.cells = {b.name: dict(enumerate(inputs.get(b.name, ()))) for b in program.buffers}
+        tables = {
+            b.name: [FLOAT64.literal(v, b.dtype) for v in b.values] for b in program.buffers if b.values
+        }
+        given = {**inputs, **tables}
+        self.cells = {b.name: dict(enumerate(given.get(b.name, ()))) for b in program.buffers}
         self.at: dict[int, int] = {}
 
     def place(self, access: Access) -> tuple[dict[int, float], int]:
@@ -144,7 +148,7 @@ def agree(program: Program, rng: Random) -> None:
         integers = buffer.dtype not in FLOAT_DTYPES
         return [rng.randint(-9, 9) if integers else rng.uniform(-2, 2) for _ in range(buffer.cells)]
 
-    inputs = {name: drawn(name) for name in program.inputs}
+    inputs = {name: drawn(name) for name in program.given}
     expected = interpret(program, inputs, FLOAT64, DIALECT)
     evaluator = Evaluator(program, inputs)
     evaluator.run(equations(program, DIALECT))
@@ -296,6 +300,26 @@ def test_an_unknown_value_is_shown_as_the_program_spells_it() -> None:
     assert "frobnicate" in graph.dot(program) and "frobnicate" in drawing.svg(program)
 
 
+TABLE = parse("""kernel pick(x) -> y
+x f32 [6,4] heap
+order table i32 [4] = {5, 0, 3, 2}
+y f32 [4,4] heap
+
+4 4 y[{0},{1}] = x[order[{0}],{1}]
+""")
+
+
+LONG = TABLE.text.replace("[4] = {5, 0, 3, 2}", f"[20] = {{{', '.join(['1'] * 20)}}}")
+
+
+def test_the_views_show_what_a_table_holds() -> None:
+    text = unicode_math(TABLE)
+    assert "order = 5, 0, 3, 2" in text and "pick: x \u2208 \u211d[6 \u00d7 4] \u2192" in text
+    assert "% order = 5, 0, 3, 2" in latex_math(TABLE)
+    assert "i32 [4] table = 5, 0, 3, 2" in graph.dot(TABLE)
+    assert "1, 1, ... (20 in all)" in unicode_math(parse(LONG))
+
+
 def test_the_views_know_every_field_of_a_node() -> None:
     """A field that the language gains must be shown; then this test is to be brought up to date."""
     fields = {
@@ -304,7 +328,7 @@ def test_the_views_know_every_field_of_a_node() -> None:
     assert fields == {
         Statement: {"target", "value", "accumulate", "dtype", "id", "guard"},
         Scope: {"size", "body", "suffix", "id"},
-        Buffer: {"name", "dtype", "dimensions", "location", "arrays"},
+        Buffer: {"name", "dtype", "dimensions", "location", "arrays", "values"},
         Dimension: {"size", "suffix"},
     }
 

@@ -377,6 +377,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 F.instance_norm(x),
                 F.layer_norm(x, (6, 5)),
                 F.layer_norm(x, (5,), v5, v5),
+                torch.native_layer_norm(x, (5,), v5, v5, 1e-5)[0],
                 F.rms_norm(x, (5,), v5),
                 F.local_response_norm(x, 3),
             ),

@@ -1,8 +1,9 @@
-"""Near-minimax coefficients of the polynomials in ``codegen/include/pd_math.h``.
+"""Near-minimax coefficients of the polynomials in ``codegen/include/pd_math.h`` and ``pd_doubles.h``.
 
 Prints each polynomial, lowest power first, with the largest error of the fit relative to the function.
 Coefficients of floats are rounded one after the other, lowest power first, and the rest is fitted again to
-what is left.
+what is left. Those of ``pd_doubles.h`` interpolate, with numbers of any length, at the zeros of a Chebyshev
+polynomial.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import mpmath as mp
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +22,8 @@ Function = Callable[[float], float]
 
 #: Points of a fit, dense at the ends, and rounds of reweighting.
 POINTS, ROUNDS = 1500, 60
+
+mp.mp.prec = 300
 
 
 @dataclass(frozen=True)
@@ -183,7 +188,86 @@ FITS = {
 }  # fmt: skip
 
 
+# -- of vectors of doubles -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wide:
+    """A polynomial of ``place`` whose value is ``value`` on an interval; mpmath's numbers."""
+
+    value: Callable[[Any], Any]
+    size: Callable[[Any], Any]
+    """The size of the function, to which errors are relative, over the factor of the polynomial."""
+    low: Any
+    high: Any
+    terms: int
+    place: Callable[[Any], Any] = lambda x: x
+    back: Callable[[Any], Any] = lambda t: t
+    """The inverse of ``place``."""
+
+
+def interpolated(fit: Wide) -> tuple[list[float], float]:
+    """The coefficients, and the largest error relative to ``size``."""
+    low, high = fit.place(mp.mpf(fit.low)), fit.place(mp.mpf(fit.high))
+    angles = [(2 * k + 1) * mp.pi / (2 * fit.terms) for k in range(fit.terms)]
+    places = [(low + high) / 2 + (high - low) / 2 * mp.cos(a) for a in angles]
+    powers = mp.matrix([[t**k for k in range(fit.terms)] for t in places])
+    found = [float(c) for c in mp.lu_solve(powers, mp.matrix([fit.value(fit.back(t)) for t in places]))]
+    worst = mp.mpf(0)
+    for k in range(1, 401):
+        x = fit.low + (fit.high - fit.low) * mp.mpf(k) / 401
+        made = sum(c * fit.place(x) ** k for k, c in enumerate(found))
+        worst = max(worst, abs((made - fit.value(x)) / fit.size(x)))
+    return found, float(worst)
+
+
+def wide_fits() -> dict[str, Wide]:
+    half, quarter, ratio = mp.log(2) / 2 + mp.mpf(10) ** -9, mp.pi / 4 + 1e-9, 3 - 2 * mp.sqrt(2) + 1e-9
+
+    def series(x: Any, first: int, step: int, sign: int) -> Any:
+        """The sum of ``sign^k x^k / (first + step k)!``."""
+        return sum(sign**k * x**k / mp.factorial(first + step * k) for k in range(45))
+
+    def tail(s: Any, first: int) -> Any:
+        """The sum of ``s^2k / (first + 2k)``."""
+        return sum(s ** (2 * k) / mp.mpf(first + 2 * k) for k in range(60))
+
+    return {
+        "expm1(r) = r + r^2 p(r)": Wide(
+            lambda r: series(r, 2, 1, 1), lambda r: abs(mp.expm1(r)) / r**2,
+            -half, half + mp.mpf(10) ** -8, 11,
+        ),
+        "2^r = 1 + r p(r)": Wide(
+            lambda r: mp.log(2) * series(r * mp.log(2), 1, 1, 1), lambda r: abs(2**r / r),
+            -0.5 - 1e-9, 0.5 + 1e-9, 12,
+        ),
+        "log((1 + s)/(1 - s)) = 2 s + s z p(z)": Wide(
+            lambda s: 2 * tail(s, 3), lambda s: 2 * tail(s, 1) / s**2, 0, ratio, 7, square, mp.sqrt
+        ),
+        "atanh(s) = s + s z/3 + s z^2 p(z)": Wide(
+            lambda s: tail(s, 5), lambda s: tail(s, 1) / s**4, 0, ratio, 8, square, mp.sqrt
+        ),
+        "sin(r) = r + r^3 p(r^2)": Wide(
+            lambda r: -series(r * r, 3, 2, -1), lambda r: mp.sin(r) / r**3, 0, quarter, 7, square, mp.sqrt
+        ),
+        "cos(r) = 1 - r^2/2 + r^4 p(r^2)": Wide(
+            lambda r: series(r * r, 4, 2, -1), lambda r: mp.cos(r) / r**4, 0, quarter, 7, square, mp.sqrt
+        ),
+        "erf(x) = x + x p(x^2)": Wide(
+            lambda x: mp.erf(x) / x - 1, lambda x: mp.erf(x) / x, 0, 1, 14, square, mp.sqrt
+        ),
+        "erf(x) = 1 - exp(-x^2) p((x - 2)/(x + 3))": Wide(
+            lambda x: mp.erfc(x) * mp.exp(x * x), lambda x: mp.erf(x) * mp.exp(x * x), 1, 6, 15,
+            lambda x: (x - 2) / (x + 3), lambda t: (2 + 3 * t) / (1 - t),
+        ),
+    }  # fmt: skip
+
+
 def main() -> None:
+    for name, wide in wide_fits().items():
+        found, error = interpolated(wide)
+        print(f"{name}, of vectors of doubles: 2^{math.log2(error):.1f}")
+        print("    " + ", ".join(f"{c:.17g}" for c in found))
     for name, fit in FITS.items():
         found, error = fitted(fit)
         print(f"{name}: 2^{math.log2(error):.1f}")

@@ -49,6 +49,22 @@ class Case:
         return parse(self.text)
 
 
+@dataclass
+class KernelCase(Case):
+    """A case whose program is a kernel that something else wrote."""
+
+    given: Program | None = None
+
+    @property
+    def program(self) -> Program:
+        assert self.given
+        return self.given
+
+    @property
+    def text(self) -> str:
+        return self.program.text
+
+
 def case(seed: int) -> Case:
     """The case of a seed; families are drawn evenly."""
     rng = Random(seed)

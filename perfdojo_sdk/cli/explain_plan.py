@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, table
-from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
+from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
 from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.interface import MAX_THREADS
@@ -27,7 +27,7 @@ def command(
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx,"
+            help="A saved game (GAME.json), a program (FILE.dojo), a kernel, a model (MODEL.onnx or"
             " FILE.py:NAME), or the folder of a model that was built.",
         ),
     ],
@@ -72,7 +72,9 @@ def is_model(source: str) -> bool:
 
 def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
     """The verdicts on the arrays of a model: those that it was built by, or those for a target now."""
+    from perfdojo_sdk.graph.integers import unit_of, with_integer_sums
     from perfdojo_sdk.graph.passes import without_duplicates
+    from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.fusion import Edge
     from perfdojo_sdk.models.manifest import read_model_manifest
     from perfdojo_sdk.models.optimise import plan_for
@@ -80,13 +82,14 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
 
     if Path(source).is_dir():
         return [Edge(**entry.model_dump()) for entry in read_model_manifest(Path(source)).edges]
-    read = lowered(source, inputs_of(given))
-    graph = read.graph
+    found = read(source, inputs_of(given))
+    graph = found.graph if found.free is None else found.free.at(SIZES[-1])
     if graph is None:
-        raise unsupported(Path(source).name, list(read.refused))
+        raise found.dependent or unsupported(Path(source).name, list(found.refused))
     plugins = load_plugins(targets=[target] if target else None)
-    found = choose_target(plugins, target)
-    return list(plan_for(plugins, found, without_duplicates(graph)).edges)
+    chosen = choose_target(plugins, target)
+    graph, _ = with_integer_sums(without_duplicates(graph), unit_of(chosen.dialect), laws=False)
+    return list(plan_for(plugins, chosen, graph).edges)
 
 
 def _edges_text(source: str, edges: Sequence[Edge]) -> str:

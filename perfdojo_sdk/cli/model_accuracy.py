@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from perfdojo_sdk.cli.console import emit, progress, table
-from perfdojo_sdk.cli.models import lowered, unsupported
+from perfdojo_sdk.cli.models import Inputs, read, unsupported
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.words import number_of
 
@@ -80,12 +80,12 @@ def _against(count: int, original: str | None, model: Model) -> str:
 
 def _original(original: str, model: Model) -> Graph:
     """The graph of the model that a package was built from."""
-    inputs = {name: (str(entry.dtype), tuple(entry.shape)) for name, entry in model.inputs.items()}
-    read = lowered(original, inputs)
-    if read.graph is None:
-        raise unsupported(Path(original).name, list(read.refused))
-    theirs = [[(v.name, v.shape, v.dtype) for v in vs] for vs in (read.graph.inputs, read.graph.results)]
+    inputs: Inputs = {n: (str(entry.dtype), tuple(entry.shape)) for n, entry in model.inputs.items()}
+    found = read(original, inputs)
+    if found.graph is None:
+        raise unsupported(Path(original).name, list(found.refused))
+    theirs = [[(v.name, v.shape, v.dtype) for v in vs] for vs in (found.graph.inputs, found.graph.results)]
     mine = [[(n, tuple(e.shape), str(e.dtype)) for n, e in d.items()] for d in (model.inputs, model.outputs)]
     if theirs != mine:
         raise typer.BadParameter(f"{original} has other inputs or outputs than the package")
-    return read.graph
+    return found.graph

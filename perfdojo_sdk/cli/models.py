@@ -3,67 +3,85 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import typer
 
-from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
+    from perfdojo_sdk.graph.rows import FreeRows
     from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.models.racing import Offers
 
-_INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[0-9, ]*)\])")
+_INPUT = re.compile(r"(?P<name>[^=]{1,1000})=(?:(?P<dtype>[a-z0-9]+)?\[(?P<sizes>[A-Za-z0-9_, ]*)\])")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 
 #: A module of PyTorch in a file.
 MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
 
-Inputs = dict[str, tuple[str, tuple[int, ...]]]
+Sizes = tuple[int | str, ...]
+"""A shape; an open size is a name."""
+Inputs = dict[str, tuple[str, Sizes]]
 """Input -> its dtype, or nothing if that is left out, and its shape."""
 Row = tuple[str, str, str, str]
 """Node, operator, what, and why."""
+Shapes = Mapping[str, tuple[int, ...]]
+
+DEPENDENT = "rows of an open dimension depend on each other, or on their number"
 
 
-class Read(NamedTuple):
-    """A model that was read."""
+@dataclass(frozen=True)
+class Read:
+    """A model as a graph, or as one for every number of rows; or what is not supported."""
 
-    graph: Graph | None
-    refused: Sequence[Row]
-    """The parts that are not supported."""
-    operators: Mapping[str, int]
+    graph: Graph | None = None
+    """The graph; for one number of rows if they are free."""
+    free: FreeRows | None = None
+    refused: Sequence[Row] = ()
+    operators: Mapping[str, int] = field(default_factory=dict)
+    dependent: DojoError | None = None
+    """The error if rows cannot be free; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
 
 
-def lowered(
+Lower = Callable[[Shapes], Read]
+"""Lowers a model for inputs of these shapes."""
+
+
+def read(
     model: str,
     inputs: Inputs,
+    most: int | None = None,
     policy: Policy | None = None,
     elsewhere: Mapping[str, str] | None = None,
     weights: Path | None = None,
 ) -> Read:
-    """The graph of a file of ONNX or of ``FILE.py:NAME``, what is not supported, and the operators in it.
+    """A file of ONNX or ``FILE.py:NAME``. An outermost size of inputs that is a name, or that the model
+    leaves open, is free, up to ``most``.
 
     ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons.
-    ``weights``: a checkpoint for a module."""
+    ``weights``: a checkpoint for a module.
+    """
     module = MODULE.fullmatch(model)
-    peer = policy.fallback if policy is not None else ""
-    races = policy is not None and bool(policy.prefer_faster)
-    if module is not None and (peer or races):
-        option = "--fallback" if peer else "--prefer-faster"
-        what = f"{option} is for models of ONNX, and {model} is a PyTorch module"
+    asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
+    if asked and module is not None:
+        what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"
         hint = 'torch.compile(net, backend="perfdojo") runs there what has no kernel'
         raise UnavailableError("PD-O043", what, hint=hint)
+    if weights is not None and module is None:
+        raise typer.BadParameter("--weights is for modules, FILE.py:NAME; a file of ONNX has its own")
     try:
         if module is not None:
-            return _of_torch(Path(module["file"]), module["name"], inputs, weights)
-        if weights is not None:
-            raise typer.BadParameter("--weights is for modules, FILE.py:NAME; a file of ONNX has its own")
-        from perfdojo_sdk.frontends.onnx.lowering import lower
+            declared, lower = _of_torch(Path(module["file"]), module["name"], inputs, weights)
+        else:
+            declared, lower = _of_onnx(Path(model), inputs, policy, elsewhere)
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("onnx", "ml_dtypes", "google", "torch"):
@@ -71,37 +89,139 @@ def lowered(
         kind = "torch" if module is not None else "onnx"
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
-    shapes = {name: shape for name, (_, shape) in inputs.items()}
-    found = lower(Path(model), shapes, peer=peer, elsewhere=elsewhere, races=races)
-    rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-    return Read(found.graph, rows, found.operators, found.sources)
+    shapes = {**declared, **{name: shape for name, (_, shape) in inputs.items()}}
+    name = free_name(shapes)
+    if not name:
+        fixed = {n: tuple(s for s in shape if isinstance(s, int)) for n, shape in shapes.items()}
+        return lower(fixed)
+    if asked:
+        what = f"--fallback and --prefer-faster need fixed sizes, and {ascii(name)[1:-1][:60]} is open"
+        raise UnavailableError("PD-O043", what, hint="give every size: --input NAME=DTYPE[SIZES]")
+    return _with_free_rows(lower, shapes, name, most)
 
 
-def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> Read:
-    from perfdojo_sdk.frontends.torch.packaging import exported_file
+def free_name(shapes: Mapping[str, Sizes]) -> str:
+    """The name of the one free size, which is the outermost of one or more inputs; empty if none is."""
+    names: dict[str, None] = {}
+    for of, shape in shapes.items():
+        names.update(dict.fromkeys(size for size in shape[:1] if isinstance(size, str)))
+        inner = [size for size in shape[1:] if isinstance(size, str)]
+        if inner:
+            what = f"input {ascii(of)[1:-1][:60]} has the open size {ascii(inner[0])[1:-1][:60]}"
+            hint = f"give its shape, with a name for the outermost size at most: --input '{of[:60]}=...'"
+            why = "only the outermost size of an input may be open"
+            raise DojoError("PD-O052", what, why=why, hint=hint)
+    if len(names) > 1:
+        what = f"the sizes {', '.join(ascii(n)[1:-1][:60] for n in names)} are open"
+        hint = "give inputs with as many rows the same name, and the others sizes: --input NAME=DTYPE[SIZES]"
+        raise DojoError("PD-O052", what, why="one size may be free", hint=hint)
+    return next(iter(names), "")
 
-    given = {n: (dtype or "f32", shape) for n, (dtype, shape) in inputs.items()}
-    made = exported_file(path, name, given, weights)
-    rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
-    return Read(made.graph, rows, made.operators)
+
+def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: int | None) -> Read:
+    from perfdojo_sdk.graph.refusals import Malformed
+    from perfdojo_sdk.graph.rows import HINT, LOWERED_AT, MOST_ROWS, RowsDepend, free_rows
+
+    shown = ascii(name)[1:-1][:60]
+
+    def shapes_at(rows: int) -> Shapes:
+        return {n: tuple(s if isinstance(s, int) else rows for s in shape) for n, shape in shapes.items()}
+
+    def at(rows: int) -> Read:
+        try:
+            return lower(shapes_at(rows))
+        except Malformed as error:
+            why = f"{shown} was tried with {rows} rows" + (f"; {error.why}" if error.why else "")
+            raise Malformed(error.what, why, error.hint or HINT) from None
+
+    first = at(LOWERED_AT[0])
+    if first.graph is None:
+        return first
+
+    def lowered_at(rows: int) -> Graph:
+        found = first if rows == LOWERED_AT[0] else at(rows)
+        if found.graph is None:
+            reasons = [(node, f"{what} ({why})") for node, _, what, why in found.refused]
+            raise RowsDepend([(node, f"with {rows} rows: {why}") for node, why in reasons])
+        return found.graph
+
+    free = [n for n, shape in shapes.items() if shape[:1] == (name,)]
+    try:
+        made = free_rows(lowered_at, free, shown, most or MOST_ROWS)
+    except RowsDepend as error:
+        rows = [(node, "", why, DEPENDENT) for node, why in error.found]
+        return Read(None, None, rows, first.operators, error)
+    return Read(first.graph, made, (), first.operators)
+
+
+def _of_onnx(
+    path: Path, inputs: Inputs, policy: Policy | None, elsewhere: Mapping[str, str] | None
+) -> tuple[dict[str, Sizes], Lower]:
+    from perfdojo_sdk.frontends.onnx.lowering import lower
+    from perfdojo_sdk.frontends.onnx.reading import read_model
+    from perfdojo_sdk.frontends.onnx.sizes import declared_sizes
+
+    model, folder = read_model(path)
+    declared = declared_sizes(model)
+    # A user may call an open size by another name, which then holds for all inputs that share it.
+    renamed = {
+        old: new
+        for n, (_, shape) in inputs.items()
+        for old, new in zip(declared.get(n, ()), shape, strict=False)
+        if isinstance(old, str)
+    }
+    sizes = {n: tuple(renamed.get(s, s) if isinstance(s, str) else s for s in d) for n, d in declared.items()}
+
+    def run(shapes: Shapes) -> Read:
+        peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
+        found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races)
+        rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
+        return Read(found.graph, None, rows, found.operators, offers=found.sources)
+
+    return sizes, run
+
+
+def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:
+    from perfdojo_sdk.frontends.torch.packaging import exported, given_inputs
+
+    net, names = given_inputs(path, name, list(inputs), weights)
+
+    def run(shapes: Shapes) -> Read:
+        given = [(n, inputs[n][0] or "f32", shapes[n]) for n in names]
+        made = exported(net, given, f"{path.stem}_{name}")
+        rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
+        return Read(made.graph, None, rows, made.operators)
+
+    return {}, run
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
     """The error for what is not supported; ``rows`` were printed before."""
-    from perfdojo_sdk.core.errors import DojoError
-
     kinds = sorted({row[3] for row in rows})
     what = f"{number_of(len(rows), 'parts')} of {name} are not supported"
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
 
 
 def inputs_of(given: Sequence[str]) -> Inputs:
-    """Dtypes and shapes of inputs, such as ``x=f32[8,3]`` or ``x=[8,3]``."""
+    """Dtypes and shapes of inputs, such as ``x=f32[8,3]``, ``x=[8,3]`` or ``x=f32[batch,3]``."""
     found: Inputs = {}
     for text in given:
         match = _INPUT.fullmatch(text.strip())
         sizes = [s.strip() for s in match["sizes"].split(",")] if match and match["sizes"].strip() else []
-        if match is None or not all(s.isdigit() and len(s) <= 12 for s in sizes):
-            raise typer.BadParameter(f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224]")
-        found[match["name"]] = (match["dtype"] or "", tuple(map(int, sizes)))
+        if match is None or not all(map(_is_size, sizes)):
+            what = f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224] or x=f32[batch,128]"
+            raise typer.BadParameter(what)
+        found[match["name"]] = (match["dtype"] or "", tuple(int(s) if s.isdigit() else s for s in sizes))
     return found
+
+
+def _is_size(text: str) -> bool:
+    return text.isascii() and (text.isdigit() and len(text) <= 12 or bool(_NAME.fullmatch(text)))
+
+
+def numbers_of(text: str) -> list[int]:
+    """Numbers of rows, such as ``1,4,16,64``."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() and len(part) <= 6 for part in parts):
+        raise typer.BadParameter(f"{text[:80]!r} are no numbers of rows; write for example 1,4,16,64")
+    return [int(part) for part in parts]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,15 +13,17 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
-from perfdojo_sdk.cli.models import MODULE, inputs_of, lowered, unsupported
+from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.models.optimise import ModelResult
+    from perfdojo_sdk.models.shortening import Shortened
 
 
 def command(
@@ -34,7 +36,21 @@ def command(
     output: Annotated[Path | None, output_option(help="Default: build/models/NAME.")] = None,
     given: Annotated[
         list[str] | None,
-        typer.Option("--input", help="The shape of an input that the model leaves open: x=f32[8,3,224,224]."),
+        typer.Option(
+            "--input",
+            help="The shape of an input that the model leaves open: x=f32[8,3,224,224]. A name for the"
+            " outermost size, x=f32[batch,128], leaves it free: the model then takes any number of rows.",
+        ),
+    ] = None,
+    blocks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Numbers of rows that kernels are built for if rows are free. Default: 1,4,16,64.",
+        ),
+    ] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, max=2**40, help="Most free rows of a call. Default: 65536.")
     ] = None,
     weights: Annotated[
         Path | None,
@@ -57,14 +73,37 @@ def command(
         bool,
         typer.Option(
             "--freeze",
-            help="Compute constants now, and fold scales such as batch normalisation into weights: declared"
-            " laws, in float64, rounded once.",
+            help="Compute constants now, fold scales such as batch normalisation into weights, leave out"
+            " products with weights of zero: declared laws, in float64, rounded once.",
         ),
     ] = False,
     most: Annotated[
         int | None,
         typer.Option("--max-memory", min=1, metavar="BYTES", help="Refuse a model whose call needs more."),
     ] = None,
+    dtype: Annotated[
+        str | None,
+        typer.Option(
+            "--dtype",
+            metavar="int8|int4|bf16",
+            help="Give up precision: products of shorter numbers, where --calibrate and --max-error allow it;"
+            " implies --freeze.",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        Path | None,
+        typer.Option("--calibrate", metavar="FILE.npz", help="Inputs to quantise and to judge by: x=..."),
+    ] = None,
+    max_error: Annotated[
+        float,
+        typer.Option(
+            "--max-error",
+            min=0.0,
+            max=1.0,
+            metavar="REL",
+            help="How far a layer and the model may be from float64, relative to the largest value.",
+        ),
+    ] = 0.05,
     fallback: Annotated[
         str | None,
         typer.Option(
@@ -86,52 +125,115 @@ def command(
     """Build a model: lower it to kernels, play, verify and measure each, and package them with the weights.
 
     What is not supported is listed whole, with reasons, before anything is built; with --fallback, it runs in
-    another system, and the same list says what that is. Equal kernels are built
-    once. A finished kernel is recorded at once; after an interruption the same command goes on from there.
+    another system, and the same list says what that is. Equal kernels are built once. A finished kernel is recorded at once; after an interruption the same command goes on from there.
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
+    from perfdojo_sdk.core.errors import DojoError
+    from perfdojo_sdk.core.transformation import Kind
+    from perfdojo_sdk.graph.calibration import BF16, INT4, INT8
     from perfdojo_sdk.library.settings import Settings
+    from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
-    from perfdojo_sdk.models.optimise import optimise, refused_by
+    from perfdojo_sdk.models.free_rows import optimise_rows
+    from perfdojo_sdk.models.model import load_model
+    from perfdojo_sdk.models.optimise import optimise, refused_by, runs_of
     from perfdojo_sdk.models.peers import require_peer
     from perfdojo_sdk.models.policy import Policy
+    from perfdojo_sdk.models.shortening import error_of, read_samples, reference_of, shortened
     from perfdojo_sdk.plugins import load_plugins
+    from perfdojo_sdk.search.strategies import AUTO
 
+    if dtype is not None and (dtype not in (INT8, INT4, BF16) or calibrate is None):
+        what = "--dtype needs --calibrate FILE.npz" if calibrate is None else f"--dtype {ascii(dtype)[:40]}"
+        raise DojoError("PD-O061", what, hint="--dtype int8, int4 or bf16, with --calibrate data.npz")
     policy = Policy(fallback or "", prefer_faster or "")
     for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
         if peer:
             require_peer(peer, option)
+            if dtype is not None:
+                raise DojoError("PD-O061", f"--dtype beside {option}", hint="leave one of them out")
+    sizes = numbers_of(blocks) if blocks else SIZES
     inputs = inputs_of(given or [])
-    graph, refused, operators, offers = lowered(model, inputs, policy, weights=weights)
+    asked = read(model, inputs, max_rows, policy, weights=weights)
+    graph = asked.graph
+    if dtype is not None and asked.free is not None:
+        what = f"--dtype for a model whose size {asked.free.name} is open"
+        raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
     plugins = load_plugins(targets=[target])
     for problem in plugins.problems:
         progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
     found = plugins.target(target)
     left = refused_by(plugins, found, graph) if graph is not None else []
     if left and policy.fallback:
-        elsewhere = {node: r.what for node, r in left}
-        graph, refused, operators, offers = lowered(model, inputs, policy, elsewhere)
+        asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
+        graph = asked.graph
         left = refused_by(plugins, found, graph) if graph is not None else []
-    rows = [*refused, *((node, "", r.what, r.reason.value) for node, r in left)]
+    rows = [*asked.refused, *((node, "", r.what, r.reason.value) for node, r in left)]
     if listed:
-        _list(graph, rows, operators, as_json)
+        _list(asked, rows, as_json)
         raise typer.Exit(1 if rows else 0)
     if rows or graph is None:
         progress(table(("node", "operator", "what", "why"), rows, "not supported"))
-        raise unsupported(Path(model).name, rows)
+        raise asked.dependent or unsupported(Path(model).name, rows)
     settings = replace(Settings(), threads=threads or Settings().threads)
     budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
     folder = output or Path("build", "models", _folder_name(model))
+    if asked.free is not None:
+        progress(f"{asked.free.name} is free: kernels for {', '.join(map(str, sizes))} rows")
     if graph.foreign:
         progress(_elsewhere(graph))
     progress(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f" for {found.name} with {number_of(settings.threads, 'threads')}"
     )
+    if asked.free is not None:
+        if time is not None:
+            raise typer.BadParameter("--time needs fixed sizes; with free rows, use --tune")
+        if tune is not None:  # blocks share kernels, so that shares by time are not known
+            each = max(1, tune // (len(sizes) * len(graph.programs)))
+            settings = replace(settings, search=AUTO, evaluations=each)
+        result = optimise_rows(
+            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes
+        )
+        emit(_text(result), _data(result), as_json)
+        return
+    if dtype is None:
+        result = optimise(
+            plugins, found, graph, folder, settings, observer(), fuse, freeze, most,
+            policy=policy, offers=asked.offers, budget=budget,
+        )  # fmt: skip
+        emit(_text(result), _data(result), as_json)
+        return
+    if dtype == BF16:
+        settings = replace(settings, most=Kind.CHANGES_PRECISION)
+    samples = read_samples(calibrate, graph) if calibrate is not None else []
+    run = runs_of(plugins, found)
+    made = shortened(graph, samples, dtype, max_error, run)
+    kept = sum(choice.quantised for choice in made.choices)
+    progress(f"{dtype}: {kept} of {number_of(len(made.choices), 'layers')}")
     result = optimise(
-        plugins, found, graph, folder, settings, observer(), fuse, freeze, most, policy, offers, budget
+        plugins, found, made.graph, folder, settings, observer(), fuse, True, most,
+        declared=made.folds, budget=budget,
+    )  # fmt: skip
+    built = load_model(folder)
+    meant = reference_of(graph, samples, run)
+    pairs = zip(samples, meant, strict=True)
+    error = max(error_of(built.run(sample), outputs) for sample, outputs in pairs)
+    emit(
+        _accuracy(made, dtype, error, max_error) + "\n" + _text(result),
+        _data(result) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
+        as_json,
     )
-    emit(_text(result), _data(result), as_json)
+
+
+def _accuracy(made: Shortened, dtype: str, error: float, most: float) -> str:
+    rows = [(c.where, f"{c.error:.2%}", dtype if c.quantised else "float") for c in made.choices]
+    lines = [table(("layer", f"error as {dtype}", "computed in"), rows)]
+    beyond = (
+        ", more than was allowed: the model itself, in float, may be that far off" if error > most else ""
+    )
+    lines.append(f"largest error of the model against float64 on the samples: {error:.3%}{beyond}")
+    return "\n".join(lines)
 
 
 def _folder_name(model: str) -> str:
@@ -140,10 +242,9 @@ def _folder_name(model: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", Path(model).stem)[:100].strip(".") or "model"
 
 
-def _list(
-    graph: Graph | None, rows: Sequence[tuple[str, ...]], operators: Mapping[str, int], as_json: bool
-) -> None:
+def _list(asked: Read, rows: Sequence[tuple[str, ...]], as_json: bool) -> None:
     columns = ("node", "operator", "what", "why")
+    graph, operators = asked.graph, dict(asked.operators)
     kernels = 0 if graph is None else len(graph.programs)
     text = f"{number_of(sum(operators.values()), 'nodes')} of {number_of(len(operators), 'operators')}"
     text += f", {number_of(kernels, 'kernels')}" if graph is not None else ""
@@ -151,17 +252,15 @@ def _list(
     lines = [text, table(columns, rows, "not supported")] if rows else [text]
     if not rows:
         lines.append(_elsewhere(graph) if graph is not None and foreign else "everything is supported")
+    free = asked.free.name if asked.free is not None else None
+    lines += [f"the outermost size {free} is free: 1 to {asked.free.most} rows"] if asked.free else []
+    listed = [dict(zip(columns, r)) for r in rows]
     parts = [
         {"peer": p.peer, "nodes": list(p.nodes), "why": p.why, "crossing_bytes": graph.crossing(p)}
         for p in foreign
         if graph is not None
     ]
-    data = {
-        "operators": dict(operators),
-        "kernels": kernels,
-        "refused": [dict(zip(columns, r)) for r in rows],
-        "elsewhere": parts,
-    }
+    data = {"operators": operators, "kernels": kernels, "free": free, "refused": listed, "elsewhere": parts}
     emit("\n".join(lines), data, as_json)
 
 
@@ -172,7 +271,9 @@ def _elsewhere(graph: Graph) -> str:
 
 
 def _text(result: ModelResult) -> str:
-    counts = Counter(result.manifest.kernels)
+    free = result.manifest.rows
+    graphs = result.manifest.blocks.values() or (result.manifest,)
+    counts = Counter(kernel for graph in graphs for kernel in graph.kernels)
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
         final = entry.timing.final
@@ -190,6 +291,10 @@ def _text(result: ModelResult) -> str:
             f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
     lines += _races(result)
+    if free is not None:
+        blocks = zip(free.sizes, free.seconds, strict=True)
+        lines.append(table((free.name, "time"), [(str(size), seconds(time)) for size, time in blocks]))
+        lines.append(f"1 to {free.most} rows; memory is that of {number_of(free.sizes[-1], 'rows')}")
     mib, peak = 2**20, result.peak
     memory = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
     memory += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
@@ -229,8 +334,10 @@ def _data(result: ModelResult) -> dict[str, Any]:
     return {
         "directory": str(result.directory),
         "target": manifest.target,
-        "kernels": len(set(manifest.kernels)),
+        "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
+        "free": None if manifest.rows is None else manifest.rows.name,
+        "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],
         "races": [race.model_dump(mode="json") for race in manifest.races],
         "verdict": manifest.verdict,
         "elsewhere": {name: part.model_dump(mode="json") for name, part in manifest.parts.items()},

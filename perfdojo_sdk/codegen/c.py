@@ -145,6 +145,8 @@ class CEmitter:
     #: True if callers may give arrays of f16, bf16 and dtypes without operations, and kernels compute with
     #: them or convert them.
     computes_halves = True
+    #: True if kernels hold the tables of their programs.
+    keeps_tables = True
 
     def __init__(self, program: Program, symbol: str, dialect: Dialect) -> None:
         self.program, self.symbol, self.dialect = program, symbol, dialect
@@ -202,7 +204,7 @@ class CEmitter:
                 why="the generator has no conversions of it",
                 hint="convert in a kernel for the host, and pass arrays of f32 or i32",
             )
-        if self.program.tables and not self.computes_halves:
+        if self.program.tables and not self.keeps_tables:
             raise no_tables(self.program)
         for dtype in STORED_DTYPES if not self.computes_halves else ():
             if use := next(beyond_storage(self.program, dtype), ""):

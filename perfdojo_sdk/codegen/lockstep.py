@@ -245,8 +245,9 @@ class Lanes:
         spelling, dtype = SPELLINGS[value.name], value.operand_dtype
         if dtype == "bool":
             return bool(spelling.mask) or OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses
-        found = spelling.vector if dtype in FLOAT_DTYPES else spelling.of_integers
-        return found is not Vector.NONE
+        if dtype in FLOAT_DTYPES:
+            return spelling.vector is not Vector.NONE
+        return spelling.of_integers is not Vector.NONE and BYTES[dtype] <= spelling.widest
 
     # -- statements
 

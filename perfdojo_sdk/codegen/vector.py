@@ -24,7 +24,7 @@ from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
-VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h")
+VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h")
 """Headers of this package that kernels with vectors need."""
 
 #: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the

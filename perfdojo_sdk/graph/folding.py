@@ -79,14 +79,14 @@ def _iterations(program: Program) -> int:
 # -- scales and shifts -----------------------------------------------------------------------------
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
     """A value ``factor * t + shift``; both are numbers, or have one for each channel."""
 
     factor: Array
     shift: Array
 
 
-class _Sum(NamedTuple):
+class Sum(NamedTuple):
     """A kernel that is one sum of products of an input and a weight, from 0 or a bias on."""
 
     target: Access
@@ -98,7 +98,7 @@ class _Sum(NamedTuple):
     """The array; empty where the sum starts at 0."""
 
 
-class _Steps(NamedTuple):
+class Steps(NamedTuple):
     """A kernel that is one element-wise statement."""
 
     statement: Statement
@@ -132,7 +132,7 @@ def _next_fold(graph: Graph) -> tuple[Graph, Fold] | None:
 
 def _folded_pair(graph: Graph, maker: Node, user: Node, name: str) -> tuple[Graph, Fold] | None:
     """One kernel for a sum and the scale and shift behind it; None where they are no such pair."""
-    total, steps = _sum_of(graph, maker), _steps_of(user.program)
+    total, steps = sum_of(graph, maker), steps_of(user.program)
     if total is None or steps is None or graph.values[name].dtype not in DTYPES:
         return None
     array = user.program.inputs[user.inputs.index(name)]
@@ -142,16 +142,17 @@ def _folded_pair(graph: Graph, maker: Node, user: Node, name: str) -> tuple[Grap
         if graph.home(value) in graph.constants
     }
     levels = {l for read in steps.statement.reads if read.array != array for l in read.levels}
-    if len(levels) > 1 or not _same_places(user.program, steps, array):
+    if len(levels) > 1 or not same_places(user.program, steps, array):
         return None
     level = levels.pop() if levels else None
-    line = _line(steps.statement.value, array, known, level)
+    line = line_of(steps.statement.value, array, known, level)
     if line is None or not line.factor.any():
         return None
     return _with_weights(graph, maker, user, total, line, level)
 
 
-def _sum_of(graph: Graph, node: Node) -> _Sum | None:
+def sum_of(graph: Graph, node: Node) -> Sum | None:
+    """The node as one sum of products with a constant; None if it is none."""
     program = node.program
     leaves = [leaf.statement for tree in program.body for leaf in tree.leaves]
     if len(program.body) != 1 or len(leaves) != 2 or len(node.outputs) != 1:
@@ -169,17 +170,17 @@ def _sum_of(graph: Graph, node: Node) -> _Sum | None:
     bias = start.value.access.array if isinstance(start.value, Read) else ""
     if not zero and (not bias or graph.home(values[bias]) not in graph.constants):
         return None
-    return _Sum(step.target, constant[0].array, constant[0], start, bias)
+    return Sum(step.target, constant[0].array, constant[0], start, bias)
 
 
-def _steps_of(program: Program) -> _Steps | None:
+def steps_of(program: Program) -> Steps | None:
     leaves = [leaf for tree in program.body for leaf in tree.leaves]
     if len(leaves) != 1 or leaves[0].statement.guard or leaves[0].statement.accumulate:
         return None
-    return _Steps(*leaves[0])
+    return Steps(*leaves[0])
 
 
-def _same_places(program: Program, steps: _Steps, array: str) -> bool:
+def same_places(program: Program, steps: Steps, array: str) -> bool:
     """True if each element is made of the one at its own place, and dimensions are loops in their order."""
     target = steps.statement.target
     mine = [read for read in steps.statement.reads if read.array == array]
@@ -196,21 +197,21 @@ def _same_places(program: Program, steps: _Steps, array: str) -> bool:
     )
 
 
-def _line(value: Expression, array: str, known: Mapping[str, Array], level: int | None) -> _Line | None:
+def line_of(value: Expression, array: str, known: Mapping[str, Array], level: int | None) -> Line | None:
     """The value as a line over the elements of ``array``, in float64; None if it is none."""
     if isinstance(value, Literal):
-        return _Line(np.asarray(0, np.float64), np.asarray(value.value, np.float64))
+        return Line(np.asarray(0, np.float64), np.asarray(value.value, np.float64))
     if isinstance(value, Read):
         if value.access.array == array:
-            return _Line(np.asarray(1, np.float64), np.asarray(0, np.float64))
+            return Line(np.asarray(1, np.float64), np.asarray(0, np.float64))
         data = _along(value.access, known, level)
-        return None if data is None else _Line(np.asarray(0, np.float64), data)
+        return None if data is None else Line(np.asarray(0, np.float64), data)
     if isinstance(value, Cast):
-        inside = _line(value.argument, array, known, level)
+        inside = line_of(value.argument, array, known, level)
         return inside if value.dtype in DTYPES and value.argument.dtype in DTYPES else None
     if not isinstance(value, Operation):
         return None
-    parts = [_line(argument, array, known, level) for argument in value.arguments]
+    parts = [line_of(argument, array, known, level) for argument in value.arguments]
     lines = [part for part in parts if part is not None]
     return _combined(value.name, lines) if len(lines) == len(parts) else None
 
@@ -232,29 +233,29 @@ def _along(access: Access, known: Mapping[str, Array], level: int | None) -> Arr
     return found if found.ndim < 2 else None
 
 
-def _combined(name: str, lines: list[_Line]) -> _Line | None:
+def _combined(name: str, lines: list[Line]) -> Line | None:
     """An operation on lines, if its result is one."""
     one, other = lines[0], lines[-1]
     with np.errstate(all="ignore"):
         if name == "add":
-            return _Line(one.factor + other.factor, one.shift + other.shift)
+            return Line(one.factor + other.factor, one.shift + other.shift)
         if name == "sub":
-            return _Line(one.factor - other.factor, one.shift - other.shift)
+            return Line(one.factor - other.factor, one.shift - other.shift)
         if name == "neg":
-            return _Line(-one.factor, -one.shift)
+            return Line(-one.factor, -one.shift)
         if name == "mul" and not one.factor.any():
-            return _Line(one.shift * other.factor, one.shift * other.shift)
+            return Line(one.shift * other.factor, one.shift * other.shift)
         if name == "mul" and not other.factor.any():
-            return _Line(one.factor * other.shift, one.shift * other.shift)
+            return Line(one.factor * other.shift, one.shift * other.shift)
         if name == "div" and not other.factor.any():
-            return _Line(one.factor / other.shift, one.shift / other.shift)
+            return Line(one.factor / other.shift, one.shift / other.shift)
         if name == "sqrt" and not one.factor.any():
-            return _Line(one.factor, np.sqrt(one.shift))
+            return Line(one.factor, np.sqrt(one.shift))
     return None
 
 
 def _with_weights(
-    graph: Graph, maker: Node, user: Node, total: _Sum, line: _Line, level: int | None
+    graph: Graph, maker: Node, user: Node, total: Sum, line: Line, level: int | None
 ) -> tuple[Graph, Fold] | None:
     """The graph with new weights and bias for the sum, which then writes what its steps wrote."""
     values = dict(zip(maker.program.inputs, maker.inputs, strict=True))
@@ -305,7 +306,7 @@ def _with_weights(
     return replace(graph, nodes=nodes, values={**graph.values, **new}, constants=constants), fold
 
 
-def _channel(total: _Sum, level: int | None) -> AffineExpr | None:
+def _channel(total: Sum, level: int | None) -> AffineExpr | None:
     """The subscript of the sum that chooses a channel: that of the steps, or of the bias; None without."""
     if level is not None:
         return total.target.subscripts[level]
@@ -313,7 +314,7 @@ def _channel(total: _Sum, level: int | None) -> AffineExpr | None:
     return places[0] if len(places) == 1 and places[0] in total.target.subscripts else None
 
 
-def _with_bias(program: Program, total: _Sum, form: AffineExpr, channels: int) -> tuple[Program, str]:
+def _with_bias(program: Program, total: Sum, form: AffineExpr, channels: int) -> tuple[Program, str]:
     """The program of a sum that starts at a new input."""
     name = fresh("bias", program.names)
     dtype = program.buffer_of[total.target.array].dtype

@@ -7,11 +7,11 @@ programs, plugins, compiler, device and settings takes it from there.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from perfdojo_sdk.codegen.packaging import Unit
 from perfdojo_sdk.core.errors import NothingFoundError
@@ -102,6 +102,16 @@ def default_directory(target: str) -> Path:
     return Path("build", "library", target)
 
 
+MakeUnit: TypeAlias = Callable[[Mapping[str, float]], Unit]
+"""Makes code that calls kernels, from the seconds of each."""
+
+
+def _times(kernels: Sequence[Found]) -> dict[str, float]:
+    """Seconds of each kernel, measured, simulated or estimated; kernels without a time are left out."""
+    finals = {found.kernel.name: found.record.final for found in kernels}
+    return {name: final.median_s for name, final in finals.items() if final is not None}
+
+
 def build_library(
     plugins: Plugins,
     target: Target,
@@ -114,7 +124,7 @@ def build_library(
     make_builder: MakeBuilder = builder_here,
     force: bool = False,
     start_over: bool = False,
-    unit: Unit | None = None,
+    unit: Unit | MakeUnit | None = None,
     own: Mapping[str, Own] | None = None,
 ) -> BuildResult:
     """Build ``kernels`` for ``target`` into ``directory``, and keep the other kernels of a library there.
@@ -124,7 +134,8 @@ def build_library(
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: the file or URL of the records; by default a file in ``directory``.
     ``make_builder``: decides where kernels are built, by default on this machine. ``unit``: code in C that
-    calls the kernels. ``own``: kernel -> settings of its own.
+    calls the kernels, or a function that makes it once their times are known. ``own``: kernel -> settings of
+    its own.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
     not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
     kernels are kept.
@@ -170,7 +181,8 @@ def build_library(
             fates = dict(merged.fates)
             observer.packaging(len(merged.kernels))
             with spent.on("packaging"):
-                manifest = package(builder.context, merged.kernels, directory, unit)
+                made = unit(_times(merged.kernels)) if callable(unit) else unit
+                manifest = package(builder.context, merged.kernels, directory, made)
             plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)
 

@@ -169,9 +169,13 @@ class Library:
         """An operator whose name is no attribute, or is taken by one."""
         return self.__getattr__(name)
 
-    def function(self, symbol: str, arrays: int) -> tuple[Any, Any]:
-        """A function in C of so many arrays, and the one for the bytes of its workspace."""
-        return _functions(self._code, symbol, f"{symbol}_workspace_bytes", arrays)
+    def function(self, symbol: str, arrays: int, counted: bool = False) -> tuple[Any, Any]:
+        """A function in C of so many arrays, after a number of rows if it is ``counted``, and the one for the
+        bytes of its workspace."""
+        run, needed = _functions(self._code, symbol, f"{symbol}_workspace_bytes", arrays)
+        if counted:
+            run.argtypes = [ctypes.c_int64, *run.argtypes]
+        return run, needed
 
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._operators]

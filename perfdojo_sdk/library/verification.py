@@ -60,6 +60,7 @@ class Subject:
 
 def verify(subject: Subject) -> Verification:
     """All three legs for the compiled end of a game; the two in Python run beside the numeric leg."""
+    _prepare()
     trace, rules = subject.trace, subject.rules
     with (
         in_background(lambda: exact(trace, rules, subject.seed)) as models,
@@ -67,6 +68,14 @@ def verify(subject: Subject) -> Verification:
     ):
         compiled = numeric(subject)
         return Verification(exact=models(), numeric=compiled, dependence=sets())
+
+
+def _prepare() -> None:
+    """Load what the legs in Python need, and compile the machine of the exact leg: once in this process, and
+    not in each child that is forked from it."""
+    from perfdojo_sdk.verify import dependence, exact, modular_vm, reduced  # noqa: F401
+
+    modular_vm.available()
 
 
 def quick(subject: Subject) -> Verification:

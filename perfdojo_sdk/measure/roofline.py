@@ -2,7 +2,8 @@
 
 Every input is read once and every output written once at the bandwidth of the memory in which the
 data lie, and the multiplications and additions of the initial program run at the peak of fused
-multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.)
+multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.) Of an input whose
+elements are chosen at run time, only what is read if all choices are equal counts.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import operations
+from perfdojo_sdk.core.lookups import lookups_in
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine
@@ -18,7 +20,7 @@ from perfdojo_sdk.measure.machine import Calibration, machine
 
 def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
     """The bound for a program's arithmetic, as a rule the initial one's; None without figures of memory."""
-    read = sum(_bytes(program, name) for name in program.inputs)
+    read = sum(_least_read(program, name) for name in program.inputs)
     written = sum(_bytes(program, name) for name in program.outputs)
     return bound(read, written, _operations(program), threads, figures)
 
@@ -38,6 +40,18 @@ def bound(read: int, written: int, operations: int, threads: int, figures: Machi
 def _bytes(program: Program, name: str) -> int:
     buffer = program.buffer_of[name]
     return prod(buffer.shape) * BYTES[buffer.dtype]
+
+
+def _least_read(program: Program, name: str) -> int:
+    """Bytes of an input that a call reads at least: all run-time indices of a dimension may be equal."""
+    buffer = program.buffer_of[name]
+    accesses = [occurrence.access.subscripts for occurrence in program.occurrences[buffer.name]]
+    if not any(lookups_in(form) for forms in accesses for form in forms):
+        return _bytes(program, name)
+    sizes = [
+        1 if any(lookups_in(forms[k]) for forms in accesses) else size for k, size in enumerate(buffer.shape)
+    ]
+    return prod(sizes) * BYTES[buffer.dtype]
 
 
 def _traffic(

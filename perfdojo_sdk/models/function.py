@@ -2,21 +2,27 @@
 
 ``int SYMBOL(const T *in..., T *out..., const void *weights, void *workspace, size_t bytes, int threads)``
 keeps nothing between calls. Arrays between kernels, and what kernels need beside them, lie in the workspace.
+A model with free rows takes their number first, and goes from block to block of a fixed number of rows.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import accumulate
 
 from perfdojo_sdk.codegen.packaging import Unit, c_type
 from perfdojo_sdk.core.interface import WORKSPACE_TOO_SMALL
 from perfdojo_sdk.graph.graph import Graph, Value
-from perfdojo_sdk.graph.memory import ALIGNMENT, MemoryPlan
+from perfdojo_sdk.graph.memory import ALIGNMENT, MemoryPlan, rounded_up
 
 #: Status of the first check that fails; those of the others follow.
 FIRST_CHECK = 64
+#: Status of a call with a number of rows that the model does not take; nothing was written.
+BAD_ROWS = 63
 FILE = "pd_model.c"
+INCLUDES = ("#include <stddef.h>", "#include <stdint.h>", "#include <string.h>")
 
 
 def symbol_of(name: str) -> str:
@@ -32,14 +38,38 @@ def model_unit(
     return _Function(graph, memory, weights, symbols).unit()
 
 
+@dataclass(frozen=True)
+class RowBlocks:
+    """The graphs of a model with free rows, for the numbers of rows that it is composed of."""
+
+    graphs: Mapping[int, tuple[Graph, MemoryPlan]]
+    """Rows -> the graph for so many, ascending."""
+    free: frozenset[str]
+    """Inputs and outputs that have rows."""
+    most: int
+    choices: tuple[int, ...]
+    """Rows that are left -> the block to run; 0 -> the one for more rows than the largest block has."""
+
+
+def rows_unit(blocks: RowBlocks, weights: Mapping[str, int], symbols: Mapping[str, str]) -> Unit:
+    """The source of the function of a model with free rows; ``weights`` and ``symbols`` as for
+    :func:`model_unit`."""
+    return _RowsFunction(blocks, weights, symbols).unit()
+
+
 class _Function:
     """One graph on its way to C."""
 
     def __init__(
-        self, graph: Graph, memory: MemoryPlan, weights: Mapping[str, int], symbols: Mapping[str, str]
+        self,
+        graph: Graph,
+        memory: MemoryPlan,
+        weights: Mapping[str, int],
+        symbols: Mapping[str, str],
+        symbol: str = "",
     ) -> None:
         self.graph, self.memory, self.weights, self.symbols = graph, memory, weights, symbols
-        self.symbol = symbol_of(graph.name)
+        self.symbol = symbol or symbol_of(graph.name)
         self.inputs = {value.name: f"x{k}" for k, value in enumerate(graph.inputs)}
         self.outputs = {value.name: f"y{k}" for k, value in enumerate(graph.outputs)}
         written = {name for node in graph.nodes for name in node.outputs}
@@ -54,23 +84,25 @@ class _Function:
         prototypes.append(f"size_t {self.symbol}_workspace_bytes(int threads);")
         lines = [
             f"/* The model {self.symbol.removeprefix('pd_model_')}: its kernels, one after the other. */",
-            "#include <stddef.h>",
-            "#include <stdint.h>",
-            "#include <string.h>",
+            *INCLUDES,
             "",
-            *self._kernels(),
+            *self.kernels(),
             "",
-            f"size_t {self.symbol}_workspace_bytes(int threads)",
-            "{",
-            *self._needed(),
-            "}",
-            "",
-            f"int {self.symbol}({self._parameters()})",
-            "{",
-            *self._body(),
-            "}",
+            *self.definition(),
         ]
         return Unit(FILE, "\n".join(lines) + "\n", tuple(prototypes))
+
+    def definition(self, storage: str = "") -> Iterator[str]:
+        """The function and the one for its workspace."""
+        yield f"{storage}size_t {self.symbol}_workspace_bytes(int threads)"
+        yield "{"
+        yield from self._needed()
+        yield "}"
+        yield ""
+        yield f"{storage}int {self.symbol}({self._parameters()})"
+        yield "{"
+        yield from self._body()
+        yield "}"
 
     def _about(self) -> Iterator[str]:
         inputs = ", ".join(value.text for value in self.graph.inputs)
@@ -86,7 +118,8 @@ class _Function:
         rest = ["const void *weights", "void *workspace", "size_t workspace_bytes", "int threads"]
         return ", ".join([*inputs, *outputs, *rest])
 
-    def _kernels(self) -> Iterator[str]:
+    def kernels(self) -> Iterator[str]:
+        """Declarations of the kernels."""
         for program in self.graph.programs:
             symbol = self.symbols[program.text]
             arrays = [f"const {c_type(program.buffer_of[a].dtype)} *" for a in program.inputs]
@@ -143,6 +176,176 @@ class _Function:
         if home in self.memory.offsets:
             return f"(block + {self.memory.offsets[home]}u)"
         return f"(constants + {self.weights[home]}u)"
+
+
+@dataclass(frozen=True)
+class _Parameter:
+    """An input or output of a model with free rows."""
+
+    name: str
+    value: Value
+    row: int
+    """Elements of a row; 0 if it has no rows."""
+    written: bool
+
+    @property
+    def type(self) -> str:
+        return _type(self.value) if self.written else f"const {_type(self.value)}"
+
+
+class _RowsFunction:
+    """A model with free rows on its way to C."""
+
+    def __init__(self, blocks: RowBlocks, weights: Mapping[str, int], symbols: Mapping[str, str]) -> None:
+        self.blocks = blocks
+        self.sizes = tuple(blocks.graphs)
+        self.largest = self.sizes[-1]
+        graph, _ = blocks.graphs[self.largest]
+        self.symbol = symbol_of(graph.name)
+        self.functions = {
+            rows: _Function(*blocks.graphs[rows], weights, symbols, f"{self.symbol}_{rows}")
+            for rows in self.sizes
+        }
+        whole = self.functions[self.largest]
+        self.parameters = [
+            _Parameter(name, value, self._row(value), written)
+            for values, names, written in (
+                (graph.inputs, whole.inputs, False),
+                (graph.outputs, whole.outputs, True),
+            )
+            for value in values
+            for name in (names[value.name],)
+        ]
+        self.padded = max((size for left, size in enumerate(blocks.choices) if 0 < left < size), default=0)
+        """Rows of the largest block that is run on fewer rows than it has."""
+
+    def _row(self, value: Value) -> int:
+        return value.elements // self.largest if value.name in self.blocks.free else 0
+
+    @property
+    def moved(self) -> list[_Parameter]:
+        return [each for each in self.parameters if each.row]
+
+    def unit(self) -> Unit:
+        parameters = self._signature()
+        prototypes = [*self._about(), f"int {self.symbol}({parameters});"]
+        prototypes.append(f"size_t {self.symbol}_workspace_bytes(int threads);")
+        functions = self.functions.values()
+        lines = [
+            f"/* The model {self.symbol.removeprefix('pd_model_')}: blocks of rows, one after the other. */",
+            *INCLUDES,
+            "",
+            *dict.fromkeys(line for function in functions for line in function.kernels()),
+            "",
+            *_separated(function.definition("static ") for function in functions),
+            *self._choice(),
+            "",
+            f"size_t {self.symbol}_workspace_bytes(int threads)",
+            "{",
+            "    size_t most = 0;",
+            *self._needed(),
+            f"    return most + {self._scratch()[-1] + ALIGNMENT}u;",
+            "}",
+            "",
+            f"int {self.symbol}({parameters})",
+            "{",
+            *self._body(),
+            "}",
+        ]
+        return Unit(FILE, "\n".join(lines) + "\n", tuple(prototypes))
+
+    def _signature(self) -> str:
+        arrays = [f"{each.type} *{each.name}" for each in self.parameters]
+        rest = ["const void *weights", "void *workspace", "size_t workspace_bytes", "int threads"]
+        return ", ".join(["int64_t rows", *arrays, *rest])
+
+    def _about(self) -> Iterator[str]:
+        free = ", ".join(each.name for each in self.moved)
+        yield f"/* The whole model for any number of rows from 1 to {self.blocks.most}: {free} hold so many."
+        yield " * weights: the data of weights.safetensors, which follows 8 bytes with the size of a head and"
+        yield " * the head; map the file. Outputs overlap nothing. It returns what kernels return,"
+        yield f" * {BAD_ROWS} for another number of rows, and {FIRST_CHECK} or more when an input holds a"
+        yield " * value that the model does not allow; outputs then hold anything. */"
+
+    def _choice(self) -> Iterator[str]:
+        sizes = ", ".join(map(str, self.blocks.choices))
+        yield "/* The rows of the block to run, by the rows that are left; first that for more. */"
+        yield f"static const int64_t block_of[] = {{{sizes}}};"
+
+    def _needed(self) -> Iterator[str]:
+        for function in self.functions.values():
+            needed = f"{function.symbol}_workspace_bytes(threads)"
+            yield f"    most = {needed} > most ? {needed} : most;"
+
+    def _scratch(self) -> list[int]:
+        """First byte of each array with rows in the memory for padded blocks, and the end of all."""
+        sizes = [each.value.bytes // self.largest * self.padded for each in self.moved]
+        return list(accumulate(map(rounded_up, sizes), initial=0))
+
+    def _body(self) -> Iterator[str]:
+        scratch = self._scratch()
+        yield f"    if (rows < 1 || rows > {self.blocks.most}) return {BAD_ROWS};"
+        yield f"    if (workspace_bytes < {self.symbol}_workspace_bytes(threads))"
+        yield f"        return {WORKSPACE_TOO_SMALL};"
+        yield f"    char *scratch = (char *)(((uintptr_t)workspace + {ALIGNMENT - 1}u)"
+        yield f"                             & ~(uintptr_t){ALIGNMENT - 1}u);"
+        yield f"    void *space = scratch + {scratch[-1]}u;"
+        yield "    size_t left = workspace_bytes - (size_t)((char *)space - (char *)workspace);"
+        yield "    int64_t done = 0;"
+        yield "    while (done < rows) {"
+        yield "        const int64_t ahead = rows - done;"
+        yield f"        const int64_t size = block_of[ahead > {self.largest} ? 0 : ahead];"
+        yield "        const int64_t real = ahead < size ? ahead : size;"
+        yield "        int status = 0;"
+        for each in self.parameters:
+            shift = f" + done * {each.row}" if each.row else ""
+            yield f"        {each.type} *{each.name}_ = {each.name}{shift};"
+        if self.padded:
+            yield from self._padding(scratch)
+        yield "        switch (size) {"
+        arrays = ", ".join(f"{each.name}_" for each in self.parameters)
+        for rows, function in self.functions.items():
+            call = f"{function.symbol}({arrays}, weights, space, left, threads)"
+            yield f"        case {rows}: status = {call}; break;"
+        yield "        }"
+        yield "        if (status) return status;"
+        if self.padded:
+            yield "        if (real < size) {"
+            for each in self.moved:
+                if each.written:
+                    yield (
+                        f"            memcpy({each.name} + done * {each.row}, {each.name}_,"
+                        f" (size_t)real * {each.row} * sizeof(*{each.name}));"
+                    )
+            yield "        }"
+        yield "        done += real;"
+        yield "    }"
+        yield "    return 0;"
+
+    def _padding(self, scratch: list[int]) -> Iterator[str]:
+        """A block with more rows than are left works in scratch memory, where the last row is repeated."""
+        yield "        if (real < size) {"
+        for each, at in zip(self.moved, scratch, strict=False):
+            place = f"({_type(each.value)} *)(scratch + {at}u)"
+            if each.written:
+                yield f"            {each.name}_ = {place};"
+                continue
+            bytes_ = f"{each.row} * sizeof(*{each.name})"
+            yield f"            {_type(each.value)} *to_{each.name} = {place};"
+            yield f"            memcpy(to_{each.name}, {each.name}_, (size_t)real * {bytes_});"
+            yield "            for (int64_t k = real; k < size; k++)"
+            yield (
+                f"                memcpy(to_{each.name} + k * {each.row},"
+                f" {each.name}_ + (real - 1) * {each.row}, {bytes_});"
+            )
+            yield f"            {each.name}_ = to_{each.name};"
+        yield "        }"
+
+
+def _separated(parts: Iterable[Iterable[str]]) -> Iterator[str]:
+    for part in parts:
+        yield from part
+        yield ""
 
 
 def _type(value: Value) -> str:

@@ -86,7 +86,8 @@ class _Planner:
         self.group = list(range(len(graph.nodes) + len(graph.foreign)))
         """Node -> the number of its group, which is that of its first node."""
         self.members = {k: frozenset([k]) for k in self.group}
-        self.roles = [role_of(node.program, target) for node in graph.nodes]
+        roles = {program.text: role_of(program, target) for program in graph.programs}
+        self.roles = [roles[node.program.text] for node in graph.nodes]
         self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
         self.verdicts: dict[str, str] = {}
         """Text of a joined program -> why it is no good kernel: equal layers are judged once."""

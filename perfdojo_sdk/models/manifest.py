@@ -18,6 +18,7 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.library.manifest import Identifier, LibraryError, Sha256
+from perfdojo_sdk.models import blocks
 from perfdojo_sdk.models.policy import PEERS
 from perfdojo_sdk.store.traces import Strict, first_error
 
@@ -120,6 +121,35 @@ class EdgeEntry(Strict):
     seconds: float = Field(ge=0)
 
 
+class RowsEntry(Strict):
+    """The free rows of a model, which consists of the same graph for several numbers of rows."""
+
+    name: str = Field(max_length=1024)
+    """The dimension as users call it."""
+    most: int = Field(ge=1, le=2**40)
+    """Most rows of a call."""
+    free: dict[ValueName, Annotated[int, Field(ge=0, lt=64)]]
+    """Input or output with rows -> the dimension that they lie in; all before it have one element."""
+    sizes: tuple[Annotated[int, Field(ge=1, le=blocks.MOST)], ...] = Field(min_length=1, max_length=64)
+    """Rows of each block, ascending; the last is the graph of this manifest."""
+    seconds: tuple[Annotated[float, Field(ge=0)], ...]
+    """Time of each block's kernels, as the library's manifest has it."""
+    choices: tuple[int, ...]
+    """The block to run for each number of rows that are left; at place 0 that for more."""
+    smaller: tuple[ModelManifest, ...]
+    """The graphs of the other blocks, which share library and weights."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if list(self.sizes) != sorted(set(self.sizes)) or len(self.seconds) != len(self.sizes):
+            raise ValueError("the sizes of blocks of rows are not ascending, or have no times")
+        if len(self.smaller) != len(self.sizes) - 1 or any(m.rows is not None for m in self.smaller):
+            raise ValueError("there is not one graph for each block of rows")
+        if len(self.choices) != self.sizes[-1] + 1 or not set(self.choices) <= set(self.sizes):
+            raise ValueError("the choice of blocks is not one of them for each number of rows")
+        return self
+
+
 class ModelManifest(Strict):
     """The whole model."""
 
@@ -152,6 +182,8 @@ class ModelManifest(Strict):
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
+    rows: RowsEntry | None = None
+    """The free rows; shapes are then those of the largest block."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -180,7 +212,53 @@ class ModelManifest(Strict):
             if name not in self.values or home(self.views, name) not in known:
                 raise ValueError(f"{name!r} is not computed")
         self._check_cuts()
+        if self.rows is not None:
+            self._check_rows(self.rows)
         return self
+
+    def _check_rows(self, rows: RowsEntry) -> None:
+        """Each block takes and gives the same arrays, but for the size of the dimension of rows."""
+        names = (self.inputs, self.outputs)
+        if not set(rows.free) <= {*self.inputs, *self.outputs} or self.cuts:
+            raise ValueError("what has free rows is no input or output, or its size depends on data")
+        given = [name for name in self.inputs if name in rows.free]
+        if not given or any(self.shape(name, 1)[rows.free[name]] != 1 for name in given):
+            raise ValueError("the inputs do not say how many rows there are")
+        for size, block in self.blocks.items():
+            if (block.inputs, block.outputs) != names:
+                raise ValueError(f"the block of {size} rows has other inputs or outputs")
+            for name in (*self.inputs, *self.outputs):
+                one, other = self.values[name], block.values[name]
+                if one.dtype != other.dtype or other.shape != self.shape(name, size):
+                    raise ValueError(f"the block of {size} rows has another {name!r}")
+
+    @property
+    def blocks(self) -> dict[int, ModelManifest]:
+        """Rows -> the graph for so many, if rows are free."""
+        if self.rows is None:
+            return {}
+        return dict(zip(self.rows.sizes, (*self.rows.smaller, self), strict=True))
+
+    def shape(self, name: str, rows: int) -> tuple[int, ...]:
+        """The shape of an input or output of a call with so many free rows; ValueError if it has no place
+        for rows where it should."""
+        shape = self.values[name].shape
+        dimension = self.rows.free.get(name) if self.rows is not None else None
+        if self.rows is None or dimension is None:
+            return shape
+        largest = self.rows.sizes[-1]
+        if dimension >= len(shape) or prod(shape[:dimension]) != 1 or shape[dimension] % largest:
+            raise ValueError(f"{name!r} has no rows in dimension {dimension}")
+        return (*shape[:dimension], shape[dimension] // largest * rows, *shape[dimension + 1 :])
+
+    def text(self, name: str) -> str:
+        """Dtype and shape of an input or output, with the name of its free dimension."""
+        entry, free = self.values[name], self.rows.free if self.rows is not None else {}
+        sizes = list(map(str, entry.shape))
+        if self.rows is not None and name in free:
+            each = entry.shape[free[name]] // self.rows.sizes[-1]
+            sizes[free[name]] = self.rows.name if each == 1 else f"{each}*{self.rows.name}"
+        return f"{entry.dtype} [{','.join(sizes)}]"
 
     def _check_cuts(self) -> None:
         counts = {cut.count for cut in self.cuts}
@@ -202,6 +280,9 @@ class ModelManifest(Strict):
     def results(self) -> tuple[str, ...]:
         """The outputs that callers see."""
         return self.outputs[: len(self.outputs) - len({cut.count for cut in self.cuts})]
+
+
+RowsEntry.model_rebuild()
 
 
 def home(views: Mapping[str, str], name: str) -> str:

@@ -43,6 +43,7 @@ from perfdojo_sdk.models.manifest import (
     read_model_manifest,
 )
 from perfdojo_sdk.models.peers import ENDINGS, MAX_PART_BYTES, Opened, PeerError, open_part
+from perfdojo_sdk.models.row_calls import RowCalls
 from perfdojo_sdk.models.tensors import places, read_tensors
 
 _Call: TypeAlias = Callable[[Sequence[Array], Sequence[Array], "int | None"], object]
@@ -59,17 +60,22 @@ def load_model(directory: str | Path) -> Model:
     manifest = read_model_manifest(folder)
     _check_files(folder, manifest)
     weights = read_tensors(folder / WEIGHTS, folder)
-    for name in manifest.constants:
-        array, entry = weights.get(name), manifest.values[name]
-        if array is None or array.shape != entry.shape or dtype_of(array) != entry.dtype:
-            raise LibraryError("PD-O011", f"{folder} has no weight {ascii(name)[:80]} as its manifest says")
-    library = load_library(folder / LIBRARY) if manifest.kernels else None
+    graphs = tuple(manifest.blocks.values()) or (manifest,)
+    library = load_library(folder / LIBRARY) if any(graph.kernels for graph in graphs) else None
     entries = {e.name: e for e in library.manifest.kernels} if library else {}
-    for node in manifest.nodes:
-        if node.kernel:
-            _check_node(node, entries.get(node.kernel), manifest)
+    used: dict[str, Array] = {}
+    for graph in graphs:
+        for name in graph.constants:
+            array, entry = weights.get(name), graph.values[name]
+            if array is None or array.shape != entry.shape or dtype_of(array) != entry.dtype:
+                what = f"{folder} has no weight {ascii(name)[:80]} as its manifest says"
+                raise LibraryError("PD-O011", what)
+            used[name] = array
+        for node in graph.nodes:
+            if node.kernel:
+                _check_node(node, entries.get(node.kernel), graph)
     parts = {name: _opened(folder, name, entry) for name, entry in manifest.parts.items()}
-    return Model(folder, manifest, library, {name: weights[name] for name in manifest.constants}, parts)
+    return Model(folder, manifest, library, used, parts)
 
 
 def part_path(folder: Path, name: str, peer: str) -> Path:
@@ -143,7 +149,16 @@ class Model:
         }
         self._calls: tuple[tuple[NodeEntry, _Call], ...] = ()
         self._function: _Function | None = None
-        if library is not None and manifest.symbol and not manifest.parts:
+        self._rows: RowCalls | None = None
+        self._blocks: dict[int, Model] = {}
+        if manifest.rows is not None:
+            self._blocks = {
+                size: Model(directory, part.model_copy(update={"rows": None, "symbol": ""}), library, weights)
+                for size, part in manifest.blocks.items()
+            }
+            function = _Function(manifest, library, weights) if library and manifest.symbol else None
+            self._rows = RowCalls(manifest, {n: part.run for n, part in self._blocks.items()}, function)
+        elif library is not None and manifest.symbol and not manifest.parts:
             self._function = _Function(manifest, library, weights)
         else:
             self._calls = tuple((node, _call(node, library, self.parts)) for node in manifest.nodes)
@@ -184,6 +199,8 @@ class Model:
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
         arrays = [self._input(name, inputs) for name in self.manifest.inputs]
+        if self._rows is not None:
+            return self._rows.run(dict(zip(self.manifest.inputs, arrays, strict=True)), thread_count(threads))
         if self._function is None:
             return self._by_kernels(dict(zip(self.manifest.inputs, arrays, strict=True)), threads)
         made = [_fresh(*self._types[name]) for name in self.manifest.outputs]
@@ -191,6 +208,15 @@ class Model:
         self._function([*pointers, *[address for _, address in made]], thread_count(threads))
         found = {name: array for name, (array, _) in zip(self.manifest.outputs, made, strict=True)}
         return [self._cut(name, found) for name in self.manifest.results]
+
+    def block(self, rows: int) -> Model:
+        """The model for a fixed number of rows, one of ``manifest.rows.sizes``, kernel by kernel."""
+        return self._blocks[rows]
+
+    def by_blocks(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
+        """The outputs of a model with free rows, without its function in C."""
+        calls = RowCalls(self.manifest, {n: part.run for n, part in self._blocks.items()}, None)
+        return calls.run({n: self._input(n, inputs) for n in self.manifest.inputs}, thread_count(threads))
 
     def _by_kernels(self, arrays: dict[str, Array], threads: int | None) -> list[Array]:
         """The outputs, by one call for each kernel and each part of a peer: for libraries that have no
@@ -220,6 +246,8 @@ class Model:
             raise ArgumentTypeError("PD-L011", f"input {name} is missing")
         array = view(inputs[name], name)
         shape, dtype = self._types[name]
+        if self._rows is not None:
+            shape = self._rows.shape(name, array)
         if array.shape != shape or array.dtype != dtype:
             raise self._refused(name, array)
         flags = array.flags
@@ -227,7 +255,7 @@ class Model:
 
     def _refused(self, name: str, array: Array) -> DojoError:
         entry = self.manifest.values[name]
-        expected = f"{entry.dtype} [{','.join(map(str, entry.shape))}]"
+        expected = self.manifest.text(name)
         if dtype_of(array) != entry.dtype:
             return ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
         what = f"{name} has the shape {array.shape}, the model takes {expected}"
@@ -275,13 +303,13 @@ class _Function:
     def __init__(self, manifest: ModelManifest, library: Library, weights: Mapping[str, Array]) -> None:
         self.manifest = manifest
         arrays = len(manifest.inputs) + len(manifest.outputs)
-        self._run, self._bytes = library.function(manifest.symbol, arrays + 1)
+        self._run, self._bytes = library.function(manifest.symbol, arrays + 1, counted=bool(manifest.rows))
         self._held = weights  # the address below does not keep them
         self._weights = base_of(weights)
         self._needed: dict[int, int] = {}
 
     def __call__(self, pointers: Sequence[int], threads: int) -> None:
-        """Compute into the outputs, whose addresses are the last."""
+        """Compute into the outputs, whose addresses are the last; with free rows their number is first."""
         needed = self._needed.get(threads)
         if needed is None:
             needed = self._needed[threads] = int(self._bytes(threads))

@@ -13,6 +13,7 @@ from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 
 import numpy as np
 
@@ -24,11 +25,14 @@ from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
+from perfdojo_sdk.graph.integer_kernel import Unit
+from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
+from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.arrays import ArgumentValueError
@@ -58,7 +62,7 @@ from perfdojo_sdk.models.manifest import (
 )
 from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
-from perfdojo_sdk.models.panels import with_panels
+from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.peers import Opened
 from perfdojo_sdk.models.policy import KERNELS_ONLY, Policy
 from perfdojo_sdk.models.racing import (
@@ -145,6 +149,7 @@ def optimise(
     fuse: bool = True,
     freeze: bool = False,
     max_memory: int | None = None,
+    declared: Sequence[Fold] = (),
     policy: Policy = KERNELS_ONLY,
     offers: Offers | None = None,
     budget: Budget | None = None,
@@ -152,9 +157,12 @@ def optimise(
     """Build a graph for ``target`` into ``directory``.
 
     Kernels are joined where that pays (:mod:`.fusion`), unless ``fuse`` is false; the whole model is compared
-    with the graph as it was given. ``freeze``: constants are computed now, and scales of sums folded into
-    weights (:mod:`perfdojo_sdk.graph.folding`); the manifest declares each. ``max_memory``: bytes that a call
+    with the graph as it was given. ``freeze``: constants are computed now, scales of sums folded into
+    weights (:mod:`perfdojo_sdk.graph.folding`), weights that are zero left out
+    (:mod:`perfdojo_sdk.graph.sparsity`), and sums of dequantised numbers become sums of integers
+    (:mod:`perfdojo_sdk.graph.integers`); the manifest declares each. ``max_memory``: bytes that a call
     may need; a model that needs more is refused, before anything is built if that is known by then.
+    ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
     ``offers``: the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it
     computes faster. ``budget``: of a search that begins when all kernels are built and timed.
 
@@ -165,12 +173,12 @@ def optimise(
     refused = refused_by(plugins, target, graph)
     if refused:
         raise refused[0][1]
-    given, graph = graph, without_duplicates(graph)
-    graph, folds = folded(graph) if freeze else (graph, ())
-    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
-    graph = fused(graph, plan)
+    given = graph
+    groups = unit_of(target.dialect)
+    graph, whole, plan, folds = prepared(plugins, target, graph, fuse, freeze)
+    folds = (*declared, *folds)
     if freeze:
-        graph, layouts = with_panels(graph, target)
+        graph, layouts = with_panels(graph, panel_widths(graph, target))
         folds = (*folds, *layouts)
     memory = plan_memory(graph)
     peak = peak_of(graph, memory)
@@ -194,14 +202,10 @@ def optimise(
         result = build()
         if budget is not None and not result.failed:
             result = build(own=budget.shared(_times(graph, result), settings or Settings()))
-        if result.failed:
-            names = ", ".join(r.kernel.name for r in result.failed[:5])
-            why = "; ".join(sorted({r.failure for r in result.failed})[:5])
-            what = f"{len(result.failed)} of {len(kernels)} kernels could not be built: {names}"
-            raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
+        refuse_failed(result)
     built = perf_counter()
     threads = (settings or Settings()).threads
-    if symbol := _symbol(graph, result):
+    if symbol := symbol_in(graph, result):
         needed = load_library(directory / LIBRARY).function(
             symbol, len(graph.inputs) + len(graph.outputs) + 1
         )
@@ -216,7 +220,11 @@ def optimise(
     if policy.prefer_faster and offers is not None and result is not None:
         graph, model = _raced(graph, model, offers, policy, threads, packaged)
     written = perf_counter()
-    checks = _checked(graph, given, model, lambda: CompiledKernels.of(plugins, target.name))
+    plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
+    meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
+    checks = checked(graph, whole, model, plain, meant)
+    if whole is not given and groups is not None:
+        checks = (*checks, *_requantised(without_duplicates(given), groups, runs_of(plugins, target)))
     seconds = {
         "kernels": built - begin,
         "package": written - built,
@@ -250,7 +258,8 @@ def _packaged(
     timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
     for part in graph.foreign:
         write_whole(part_path(directory, part.name, part.peer), part.content, directory)
-    manifest = _manifest(target, graph, plan, folds, result, directory, timed, races, verdict)
+    memory = plan_memory(graph)
+    manifest = manifest_of(target, graph, memory, plan, folds, result, directory, races, verdict, timed)
     write_atomically(directory / FILE, as_json(manifest), directory)
     return load_model(directory)
 
@@ -281,11 +290,46 @@ def _raced(
     return graph, packaged(graph, lost, f"{verdict}: none is used")
 
 
-def plan_for(plugins: Plugins, target: Target, graph: Graph) -> FusionPlan:
-    """The kernels to join for a target, by the figures of this machine and by what its generator takes."""
+def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
+    """The graph in which the values of constants are used, and the laws by which they are."""
+    graph, floats = folded(graph)
+    graph, zeros = with_zeros_left_out(graph)
+    return graph, (*floats, *zeros)
+
+
+def prepared(
+    plugins: Plugins, target: Target, given: Graph, fuse: bool, freeze: bool
+) -> tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]:
+    """The graph whose kernels are built; the one that it is compared with, which is ``given`` unless sums of
+    floats became sums of integers; the verdicts on edges, and the declared folds."""
+    graph, integers = with_integer_sums(without_duplicates(given), unit_of(target.dialect), laws=freeze)
+    whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
+    graph, folds = frozen(graph) if freeze else (graph, ())
+    plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
+    return fused(graph, plan), whole, plan, (*integers, *folds)
+
+
+def refuse_failed(result: BuildResult) -> None:
+    """:class:`ModelError` if a kernel was not built."""
+    if result.failed:
+        names = ", ".join(r.kernel.name for r in result.failed[:5])
+        why = "; ".join(sorted({r.failure for r in result.failed})[:5])
+        what = f"{len(result.failed)} of {len(result.results)} kernels could not be built: {names}"
+        raise ModelError("PD-O013", what, why=why, hint="the same command tries them again")
+
+
+def plan_for(
+    plugins: Plugins, target: Target, graph: Graph, why_not: Callable[[Program], str] = lambda program: ""
+) -> FusionPlan:
+    """The kernels to join for a target, by the figures of this machine and by what its generator takes.
+
+    ``why_not``: further reasons not to make a joined kernel; nothing if there is none.
+    """
     generator = plugins.guarded_generator(target)
 
     def accepts(program: Program) -> str:
+        if reason := why_not(program):
+            return reason
         try:
             generator.generate(program, f"pd_{kernel_name(program)}")
         except DojoError as error:
@@ -328,24 +372,25 @@ def weight_places(graph: Graph) -> dict[str, int]:
     return places({name: (array.dtype.itemsize, array.nbytes) for name, array in graph.constants.items()})
 
 
-def _symbol(graph: Graph, result: BuildResult | None) -> str:
+def symbol_in(graph: Graph, result: BuildResult | None) -> str:
     """The function of the model, if the library has one."""
     sources = result.manifest.artefacts if result and result.manifest else ()
     return symbol_of(graph.name) if any(a.path == f"src/{UNIT}" for a in sources) else ""
 
 
-def _manifest(
+def manifest_of(
     target: Target,
     graph: Graph,
+    memory: MemoryPlan,
     plan: FusionPlan,
     folds: Sequence[Fold],
     result: BuildResult | None,
     directory: Path,
-    timed: Mapping[str, float],
-    races: Sequence[Race],
-    verdict: str,
+    races: Sequence[Race] = (),
+    verdict: str = "",
+    timed: Mapping[str, float] = MappingProxyType({}),
 ) -> ModelManifest:
-    memory = plan_memory(graph)
+    """The manifest of a package. ``timed``: part of a peer -> its seconds in a call."""
     return ModelManifest(
         sdk_version=perfdojo_sdk.__version__,
         name=graph.name[:1024],
@@ -372,7 +417,7 @@ def _manifest(
         parts={part.name: _part_entry(graph, part, timed[part.name]) for part in graph.foreign},
         races=tuple(map(_race_entry, races)),
         verdict=verdict,
-        symbol=_symbol(graph, result),
+        symbol=symbol_in(graph, result),
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
@@ -429,18 +474,22 @@ class _Recorded(Opened):
 
     def replayed(self, inputs: Sequence[Array], exact: bool) -> list[Array]:
         """The outputs, if the inputs are those that were recorded."""
-        _compare("its kernels, at what goes to a peer,", self.inputs, inputs, exact)
+        compare("its kernels, at what goes to a peer,", self.inputs, inputs, exact)
         return self.outputs
 
 
-def _checked(
-    graph: Graph, given: Graph, model: Model, plain: Callable[[], CompiledKernels] | None = None
+def checked(
+    graph: Graph,
+    given: Graph,
+    model: Model,
+    plain: Callable[[], CompiledKernels] | None = None,
+    meant: str = "the model as it was given",
 ) -> tuple[str, ...]:
     """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
     that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
-    models that are too large for the interpreter."""
+    models that are too large for the interpreter. ``meant``: words for ``given``."""
     recorded = {name: _Recorded(part) for name, part in model.parts.items()}
-    model = model.with_parts(recorded)
+    model = model.with_parts(recorded) if recorded else model
 
     def replayed(exact: bool) -> RunPart:
         return lambda part, inputs: recorded[part.name].replayed(inputs, exact)
@@ -455,14 +504,13 @@ def _checked(
     if graph.nodes:
         by_library = _by_library(load_library(model.directory / LIBRARY))
         alone = run_graph(graph, inputs, by_library, replayed(exact=True))
-        _compare("its kernels called one by one", found, alone, exact=True)
+        compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
-        _compare(
-            "the interpreter", found, run_graph(given, inputs, interpreted, replayed(False)), exact=False
-        )
-        checks.append("agrees with the interpreter on the model as it was given")
+        expected = run_graph(given, inputs, interpreted, replayed(exact=False))
+        compare("the interpreter", found, expected, exact=False)
+        checks.append(f"agrees with the interpreter on {meant}")
     elif plain is not None and instances <= MOST_COMPILED:
         try:
             execute = plain()
@@ -471,9 +519,48 @@ def _checked(
         except Refused as refused:
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:
-            _compare("plain code of each node", found, expected, exact=False)
-            checks.append("agrees with the model as it was given, node by node in plain code")
+            compare("plain code of each node", found, expected, exact=False)
+            checks.append(f"agrees with {meant}, node by node in plain code")
     return tuple(checks)
+
+
+def _requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
+    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
+    if given.foreign:
+        return ("has integer kernels that were not compared with those of floats: parts of it run elsewhere",)
+    beside, pairs = side_by_side(given, unit)
+    instances = sum(statement_instances(n.program) for n in beside.nodes)
+    if instances > MOST_COMPILED:
+        return ("has integer kernels that were not compared with those of floats: the model is too large",)
+    execute = prepare(beside)
+    found = run_graph(beside, drawn(beside.inputs, 0), execute)
+    steps, elements = 0, 0
+    for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
+        what = f"the floats that it stands for, in {pair.where or pair.before}"
+        if before.dtype.kind == "f":
+            compare(what, [after], [before], exact=False)
+            continue
+        apart = np.abs(after.astype(np.int64) - before.astype(np.int64))
+        if apart.max(initial=0) > (0 if pair.exact else 1):
+            raise VerificationError("PD-O014", f"an integer kernel differs from {what}")
+        steps, elements = steps + int(np.count_nonzero(apart)), elements + apart.size
+    return (
+        f"has integer kernels that agree with those of floats on the same inputs: of {elements} integers,"
+        f" {steps} are one step apart",
+    )
+
+
+def runs_of(plugins: Plugins, target: Target) -> Callable[[Graph], Execute]:
+    """Makes a way to run a graph as it stands: the interpreter, or plain code if the graph is large."""
+
+    def prepare(graph: Graph) -> Execute:
+        if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
+            return interpreted
+        compiled = CompiledKernels.of(plugins, target.name)
+        compiled.prepare(graph.programs)
+        return compiled
+
+    return prepare
 
 
 def _by_library(library: Library) -> Execute:
@@ -486,7 +573,7 @@ def _by_library(library: Library) -> Execute:
     return execute
 
 
-def _compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
+def compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
     for k, (one, other) in enumerate(zip(found, expected, strict=True)):
         if not (one.tobytes() == other.tobytes() if exact else close(one, other)):
             raise VerificationError("PD-O014", f"output {k} of the model differs from {what}")

@@ -46,21 +46,35 @@ class _Operand:
     columns: int
 
 
-def with_panels(graph: Graph, target: Target) -> tuple[Graph, tuple[Fold, ...]]:
-    """The graph with large constant operands in panels as wide as the target's register tiles."""
+def panel_widths(graph: Graph, target: Target) -> dict[str, int]:
+    """The constant operands that are worth panels, and the columns of a panel of each: as many as the
+    target's register tiles have."""
+    found = {}
+    for node in graph.nodes:
+        operand = _operand(graph, node)
+        width = _width(operand, node.program, target) if operand else 0
+        if operand and width:
+            found[node.inputs[node.program.inputs.index(operand.array)]] = width
+    return found
+
+
+def with_panels(graph: Graph, widths: Mapping[str, int]) -> tuple[Graph, tuple[Fold, ...]]:
+    """The graph with constant operands in panels of so many columns, wherever the program's loops allow."""
     folds: list[Fold] = []
     made: dict[int, Node] = {}
     values, constants = dict(graph.values), dict(graph.constants)
     for k, node in enumerate(graph.nodes):
         found = _operand(graph, node)
-        width = _width(found, node.program, target) if found else 0
-        program = _in_panels(node.program, found, width) if found and width else None
-        if found is None or program is None:
+        if found is None:
             continue
         at = node.program.inputs.index(found.array)
+        width = widths.get(node.inputs[at], 0)
+        program = _in_panels(node.program, found, width) if width else None
+        if program is None:
+            continue
         data = constants[graph.home(node.inputs[at])].reshape(values[node.inputs[at]].shape)
         panels = (data.T if found.turned else data).reshape(data.size // found.columns, -1, width)
-        name = f"{node.inputs[at]}.panels{k}"
+        name = f"{node.inputs[at]}.panels{width}{'t' if found.turned else ''}"
         constants[name] = np.ascontiguousarray(panels.transpose(1, 0, 2))
         values[name] = Value(name, constants[name].shape, values[node.inputs[at]].dtype)
         inputs = (*node.inputs[:at], name, *node.inputs[at + 1 :])
@@ -80,6 +94,8 @@ def _operand(graph: Graph, node: Node) -> _Operand | None:
         return None
     statement, sizes = sums[0].node, sums[0].sizes
     assert isinstance(statement, Statement)
+    if not statement.target.subscripts:
+        return None
     values = dict(zip(program.inputs, node.inputs, strict=True))
     factors = statement.value.arguments if performs(statement.value, "mul") else ()
     last = statement.target.subscripts[-1]

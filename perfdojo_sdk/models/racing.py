@@ -204,12 +204,16 @@ def _operands(graph: Graph, nodes: Sequence[Node]) -> dict[str, Array]:
 
 
 def drawn(values: Sequence[Value], seed: int) -> dict[str, Array]:
-    """Random inputs: normal floats, small integers."""
+    """Random inputs: normal floats, bytes of the whole range, other integers small, since they may choose
+    elements."""
     draw = np.random.default_rng(seed)
     found: dict[str, Array] = {}
     for value in values:
         kind = numpy_dtype(value.dtype)
-        if kind.kind in "biu":
+        if kind.kind in "iu" and kind.itemsize == 1:
+            limits = np.iinfo(kind)
+            found[value.name] = draw.integers(limits.min, limits.max + 1, value.shape).astype(kind)
+        elif kind.kind in "biu":
             found[value.name] = draw.integers(0, 2 if kind.kind == "b" else 4, value.shape).astype(kind)
         else:
             found[value.name] = draw.standard_normal(value.shape).astype(kind)

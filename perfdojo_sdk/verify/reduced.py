@@ -6,23 +6,28 @@ legal for the same reasons and gives the same tree, the small trace proves the s
 large one.
 
 Sizes belong to *extents*: a scope and the array dimensions that its iterator alone indexes have the same
-size and shrink together. Literals stay: a mean over 512 elements divides by 512 before and after the
-moves, at any shape.
+size and shrink together; a dimension that is written in steps, or in groups, shrinks by as much for each
+iteration. Conditions of accumulations, such as padding, keep their place at both ends of a range. Other
+literals stay: a mean over 512 elements divides by 512 before and after the moves, at any shape. Of a large
+input whose rows are chosen at run time, few rows stay, and the literals in its run-time indices that say how
+many it has follow.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from itertools import takewhile
 from math import prod
 from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import AffineExpr
+from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Literal, Read, map_expression
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.geometry import index_values
-from perfdojo_sdk.core.made import Copied
+from perfdojo_sdk.core.lookups import Lookup, clamped, lookups_in
+from perfdojo_sdk.core.made import Copied, Halves
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
@@ -33,6 +38,8 @@ SizeKey: TypeAlias = Path | tuple[str, int]
 
 #: Every size up to this one is tried; above it, only divisors of the original size.
 _FEW = 24
+#: Most cells of an input whose rows are chosen at run time; of a larger one, so many rows stay.
+_MOST_CHOSEN, _CHOSEN_ROWS = 1 << 14, 8
 
 
 def statement_instances(program: Program) -> int:
@@ -58,19 +65,31 @@ class Reduction:
 def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
-    First the root alone shrinks. If tiles keep it too large, they shrink with it: the same moves at the
-    same places, with smaller factors. No program of the result runs more than ``most_instances`` statement
-    instances, unless the moves allow no shape that small; then it is the smallest shape found. Every scope
-    that iterates in the given trace iterates at least twice in the result, since a loop that runs once hides
-    faults of its order. A trace that is small enough is returned unchanged. ``like``: a reduction of another
-    game; if it makes this one small enough, nothing else is tried.
+    First the root alone shrinks. If tiles keep it too large, they shrink with it, first each by itself and
+    then, if need be, in proportion: the same moves at the same places, with smaller factors. No program of
+    the result runs more than ``most_instances`` statement instances, unless the moves allow no shape that
+    small; then it is the smallest shape found. Every scope that iterates in the given trace iterates at
+    least twice in the result, since a loop that runs once hides faults of its order. A trace that is small
+    enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``: a
+    reduction of another game; if it makes this one small enough, nothing else is tried.
     """
     game = _Game(trace, rules)
     if like is not None and like.large.root == trace.root:
         alike = game.replayed(trace, like.small.root, like.moves(trace))
         if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
             return alike
-    reduced = _smaller_root(trace, game, most_instances)
+    few = with_few_rows(trace.root)
+    if few is not trace.root:
+        trace = game.replayed(trace, few, trace.moves) or trace
+    reduced = _one_by_one(_smaller_root(trace, game, most_instances), game, most_instances)
+    if _instances(reduced) > most_instances and any(map(game.tiled, trace.steps)):
+        together = _smaller_root(reduced, game, most_instances, in_proportion=True)
+        reduced = _one_by_one(together, game, most_instances)
+    return reduced
+
+
+def _one_by_one(reduced: Trace, game: _Game, most_instances: int) -> Trace:
+    """The game with smaller tiles, each tried by itself, and a smaller root after that."""
     while _instances(reduced) > most_instances:
         smaller = _smaller_root(_smaller_tiles(reduced, game), game, most_instances)
         if smaller.moves == reduced.moves and smaller.root == reduced.root:
@@ -79,13 +98,13 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     return reduced
 
 
-def _smaller_root(reduced: Trace, game: _Game, most_instances: int) -> Trace:
+def _smaller_root(reduced: Trace, game: _Game, most_instances: int, in_proportion: bool = False) -> Trace:
     for extent in extents(reduced.root):
         if _instances(reduced) <= most_instances:
             break
         cuts = game.cuts(reduced)
         smaller = (
-            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer)
+            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer, in_proportion)
             for longer in ((True, False) if cuts else (True,))
             for size in _shorter(extent.size, cuts)
         )
@@ -131,6 +150,17 @@ class _Cut:
         return self.at - (min(missing, first) if from_first else max(missing - second, 0))
 
 
+def _tile(size: int, step: Step, name: str, now: int) -> int | None:
+    """The factor that tiles a range of ``now`` iterations in place of ``size``: the largest that divides it
+    and leaves both loops at least two iterations, if they had them; None where there is none."""
+    factor = int(step.move[name])
+    if now >= size:
+        return factor
+    inner, outer = min(factor, 2), min(size // factor, 2)
+    fits = (d for d in range(min(factor, now), inner - 1, -1) if now % d == 0 and now // d >= outer)
+    return next(fits, None)
+
+
 def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
     """Sizes to try for a range: smaller ones, and its remaining size when one of its parts is smaller."""
     parts = {part for cut in cuts.values() if cut.size == size for part in (cut.at, size - cut.at)}
@@ -166,10 +196,12 @@ def _instances(trace: Trace) -> int:
 
 @dataclass(frozen=True)
 class Extent:
-    """Places that share one size and shrink together."""
+    """Places that shrink together."""
 
-    places: frozenset[SizeKey]
+    places: Mapping[SizeKey, int]
+    """Place -> how much it shrinks when those of the least weight, 1, shrink by one."""
     size: int
+    """The least size of those of weight 1."""
 
 
 def extents(root: Program) -> list[Extent]:
@@ -179,20 +211,46 @@ def extents(root: Program) -> list[Extent]:
     pinned: list[SizeKey] = []
     for place, subscript, path, writes in _subscripts(root):
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
+        leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
         if scopes and subscript == AffineExpr.level(subscript.highest):
-            groups.join(place, scopes[0])
+            pinned += groups.join(place, scopes[0])
+        elif writes and leading is not None:
+            level, step = leading
+            pinned += groups.join(place, path[: level + 1], step)
+            pinned += [path[: other + 1] for other in subscript.levels if other != level]
         else:
             # Any other form does not tell the dimension's size; and if it is written, fewer
             # iterations would leave cells unwritten.
             pinned += [place, *(scopes if writes else [])]
     pinned += _counted(root)
-    fixed = {groups.leader(place) for place in pinned}
-    found = []
-    for leader, places in groups.members().items():
-        # A loop over a part of a dimension has its own reason for its size.
-        if leader not in fixed and len({sizes[p] for p in places}) == 1:
-            found.append(Extent(places, sizes[leader]))
-    return sorted(found, key=lambda extent: -extent.size)
+    fixed = {groups.leader(place)[0] for place in pinned}
+    found = [_extent(ws, sizes) for leader, ws in groups.members().items() if leader not in fixed]
+    return sorted((each for each in found if each is not None), key=lambda extent: -extent.size)
+
+
+def _leading(subscript: AffineExpr, sizes: Sequence[int]) -> tuple[int, int] | None:
+    """Level and coefficient of the term whose steps the rest of a form does not reach across, if there is
+    one: the form then counts parts of a dimension, such as phases, or channels of groups."""
+    if subscript.quotients or not subscript.terms:
+        return None
+    level, step = max(subscript.terms, key=lambda term: term[1])
+    rest = subscript.plus(AffineExpr.level(level), -step)
+    low, high = rest.bounds(sizes)
+    return (level, step) if step > 1 and low >= 0 and high < step else None
+
+
+def _extent(weights: Mapping[SizeKey, Fraction], sizes: Mapping[SizeKey, int]) -> Extent | None:
+    """The extent of a group of places; None where one of them has a reason of its own for its size, such as
+    a loop over a part of a dimension."""
+    least = min(weights.values())
+    counts = {place: weight / least for place, weight in weights.items()}
+    parts = [sizes[place] / count for place, count in counts.items()]
+    # Parts of a dimension, such as phases, may differ by one iteration.
+    most = 1 if max(counts.values()) > 1 else 0
+    if any(count.denominator > 1 for count in counts.values()) or max(parts) - min(parts) > most:
+        return None
+    size = min(sizes[place] for place, count in counts.items() if count == 1)
+    return Extent({place: int(count) for place, count in counts.items()}, size)
 
 
 def _sizes(root: Program) -> Mapping[SizeKey, int]:
@@ -211,13 +269,14 @@ def _subscripts(root: Program) -> Iterator[tuple[SizeKey, AffineExpr, Path, bool
 
 
 def _counted(root: Program) -> Iterator[Path]:
-    """Scopes whose iterators take part in conditions or quotients: there a size is also a number."""
+    """Scopes whose iterators take part in quotients, or in conditions that say which elements are written:
+    there a size is also a number. Conditions of accumulations move with their ranges."""
     for path, node in root.walk():
         if isinstance(node, Statement):
             forms = [q.dividend for form in _forms(node) for q, _ in form.divisions]
             indices = [i for lookup in node.lookups for i in index_values(lookup.value)]
             forms += [index.index for index in indices]
-            for form in (*node.guard, *forms):
+            for form in (*(() if node.accumulate else node.guard), *forms):
                 yield from (path[: level + 1] for level in form.levels)
 
 
@@ -229,24 +288,103 @@ def _forms(statement: Statement) -> Iterator[AffineExpr]:
 
 
 class _Groups:
-    """Disjoint sets of places."""
+    """Disjoint sets of places, each with its weight beside the set's leader."""
 
     def __init__(self, places: Iterable[SizeKey]) -> None:
-        self.parent = {place: place for place in places}
+        self.parent: dict[SizeKey, tuple[SizeKey, Fraction]] = {
+            place: (place, Fraction(1)) for place in places
+        }
 
-    def leader(self, place: SizeKey) -> SizeKey:
-        while self.parent[place] != place:
-            place = self.parent[place]
-        return place
+    def leader(self, place: SizeKey) -> tuple[SizeKey, Fraction]:
+        weight = Fraction(1)
+        while self.parent[place][0] != place:
+            place, factor = self.parent[place]
+            weight *= factor
+        return place, weight
 
-    def join(self, a: SizeKey, b: SizeKey) -> None:
-        self.parent[self.leader(a)] = self.leader(b)
+    def join(self, a: SizeKey, b: SizeKey, weight: int = 1) -> list[SizeKey]:
+        """Make ``a`` weigh ``weight`` times as much as ``b``; the places for which that cannot be."""
+        (one, of_one), (other, of_other) = self.leader(a), self.leader(b)
+        if one == other:
+            return [] if of_one == weight * of_other else [a]
+        self.parent[one] = (other, weight * of_other / of_one)
+        return []
 
-    def members(self) -> Mapping[SizeKey, frozenset[SizeKey]]:
-        found: dict[SizeKey, set[SizeKey]] = {}
+    def members(self) -> Mapping[SizeKey, Mapping[SizeKey, Fraction]]:
+        found: dict[SizeKey, dict[SizeKey, Fraction]] = {}
         for place in self.parent:
-            found.setdefault(self.leader(place), set()).add(place)
-        return {leader: frozenset(places) for leader, places in found.items()}
+            leader, weight = self.leader(place)
+            found.setdefault(leader, {})[place] = weight
+        return found
+
+
+# -- inputs whose rows are chosen at run time --------------------------------------------------------
+
+
+def with_few_rows(root: Program) -> Program:
+    """``root`` with few rows of each large input whose rows only clamped run-time indices choose; the very
+    same program if it has none."""
+    sizes = _chosen(root)
+    if not sizes:
+        return root
+
+    def read(leaf: Expression) -> Expression:
+        if not isinstance(leaf, Read):
+            return leaf
+        access, name = leaf.access, root.buffer_of[leaf.access.array].name
+        forms = [
+            _in_few_rows(form, sizes[name, k]) if (name, k) in sizes else form
+            for k, form in enumerate(access.subscripts)
+        ]
+        return Read(Access(access.array, tuple(forms)), leaf.dtype)
+
+    def tree(node: Node) -> Node:
+        if isinstance(node, Scope):
+            return Scope(node.size, tuple(map(tree, node.body)), node.suffix, node.id)
+        return replace(node, value=map_expression(node.value, read))
+
+    def place(buffer: Buffer) -> Buffer:
+        return _sized(buffer, lambda k, _: _CHOSEN_ROWS if (buffer.name, k) in sizes else None)
+
+    body, buffers = tuple(map(tree, root.body)), tuple(map(place, root.buffers))
+    return Program(root.name, root.inputs, root.outputs, buffers, body)
+
+
+def _chosen(root: Program) -> Mapping[tuple[str, int], int]:
+    """Dimensions of large inputs that only clamped run-time indices go through, with their sizes."""
+    found: dict[tuple[str, int], int] = {}
+    for array in root.inputs:
+        buffer = root.buffer_of[array]
+        if buffer.values is not None or buffer.cells <= _MOST_CHOSEN:
+            continue
+        forms = [occurrence.access.subscripts for occurrence in root.occurrences[buffer.name]]
+        for k, dimension in enumerate(buffer.dimensions):
+            if dimension.size > _CHOSEN_ROWS and all(_clamps(each[k], dimension.size) for each in forms):
+                found[buffer.name, k] = dimension.size
+    return found
+
+
+def _clamps(form: AffineExpr, size: int) -> bool:
+    """True if a subscript is nothing but a run-time index, clamped to a dimension of this size."""
+    lookups = lookups_in(form)
+    if len(lookups) != 1 or form != AffineExpr.of({}, 0, ((lookups[0], 1),)):
+        return False
+    ends = clamped(lookups[0].value)
+    return ends is not None and ends[1:] == (0, size - 1)
+
+
+def _in_few_rows(form: AffineExpr, size: int) -> AffineExpr:
+    """The subscript with the literals that say how many rows there are, or which is the last, changed."""
+    few = {size: _CHOSEN_ROWS, size - 1: _CHOSEN_ROWS - 1, -size: -_CHOSEN_ROWS}
+
+    def literal(leaf: Expression) -> Expression:
+        if not isinstance(leaf, Literal):
+            return leaf
+        return Literal(few.get(int(leaf.value), leaf.value), leaf.dtype)
+
+    [lookup] = lookups_in(form)
+    value = map_expression(lookup.value, literal)
+    return AffineExpr.of({}, 0, ((Lookup(value, lookup.tables), 1),))
 
 
 # -- replaying -------------------------------------------------------------------------------------
@@ -279,14 +417,27 @@ class _Game:
                 return _Cut(name, size, parts[0])
         return None
 
+    def tiled(self, step: Step) -> int:
+        """Iterations of the scope that a step tiles; 0 for another kind of move."""
+        if not isinstance(step.made, Halves):
+            return 0
+        size = _size(step.before, step.move.place)
+        parts = [_size(step.after, part) for part in (step.made.outer, step.made.inner)]
+        return size if prod(parts) == size else 0
+
     def replayed(
-        self, known: Trace, root: Program, moves: Sequence[Move], longer: bool = True
+        self,
+        known: Trace,
+        root: Program,
+        moves: Sequence[Move],
+        longer: bool = True,
+        in_proportion: bool = False,
     ) -> Trace | None:
         """The game of ``moves`` on ``root``; None where it is another game.
 
         Steps that ``known``, a trace of as many moves, has at its start are taken from it. If a move that
         both have cuts a range that is shorter now, its cut changes, too: the ``longer`` part of the range
-        shrinks, or else the other one.
+        shrinks, or else the other one. With ``in_proportion``, tiles of such a range shrink as well.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
             return None
@@ -301,6 +452,12 @@ class _Game:
                 if at is None:
                     return None
                 move = _changed(move, cut.parameter, at)
+            if in_proportion and (tiled := self.tiled(known.steps[k])):
+                [name] = self.counts(k)
+                factor = _tile(tiled, known.steps[k], name, _size(before, move.place))
+                if factor is None:
+                    return None
+                move = _changed(move, name, factor)
             try:
                 step = self.rules.attempt(before, move)
             except MoveError:
@@ -320,18 +477,24 @@ def _skeleton(nodes: Sequence[Node]) -> tuple[object, ...]:
 
 
 def resized(root: Program, extent: Extent, size: int) -> Program:
-    """``root`` with every place of an extent set to ``size``; windows that slide over it follow."""
+    """``root`` with the places of an extent shrunk until one is of this size; windows that slide over it,
+    and conditions at its end, follow."""
+    less = {place: weight * (extent.size - size) for place, weight in extent.places.items()}
+
+    def guard(form: AffineExpr, path: Path) -> AffineExpr:
+        moved = sum(less.get(path[: level + 1], 0) * c for level, c in form.terms if c < 0)
+        return form.plus(AffineExpr.of({}, moved))
 
     def tree(node: Node, path: Path) -> Node:
         if not isinstance(node, Scope):
-            return node
+            return replace(node, guard=tuple(guard(form, path) for form in node.guard))
         body = tuple(tree(child, (*path, k)) for k, child in enumerate(node.body))
-        return Scope(size if path in extent.places else node.size, body, node.suffix, node.id)
+        return Scope(node.size - less.get(path, 0), body, node.suffix, node.id)
 
     body = tuple(tree(node, (k,)) for k, node in enumerate(root.body))
 
     def place(buffer: Buffer) -> Buffer:
-        return _sized(buffer, lambda k, _: size if (buffer.name, k) in extent.places else None)
+        return _sized(buffer, lambda k, old: old - less.get((buffer.name, k), 0))
 
     changed = Program(root.name, root.inputs, root.outputs, tuple(map(place, root.buffers)), body)
     before, after = _reach(root), _reach(changed)
@@ -353,11 +516,15 @@ def _sized(buffer: Buffer, size: Callable[[int, int], int | None]) -> Buffer:
 
 
 def _reach(root: Program) -> Mapping[tuple[str, int], int]:
-    """For every dimension one more than the largest subscript."""
+    """For every dimension one more than the largest subscript that conditions let through."""
     reach: dict[tuple[str, int], int] = {}
     for name, occurrences in root.occurrences.items():
         for occurrence in occurrences:
-            sizes = tuple(scope.size for scope in root.ancestors(occurrence.path))
+            guards = occurrence.statement.guard
             for k, subscript in enumerate(occurrence.access.subscripts):
-                reach[name, k] = max(reach.get((name, k), 0), subscript.bounds(sizes)[1] + 1)
+                # A condition of the form `limit - subscript >= 0` says how far the subscript reaches.
+                sums = [guard.plus(subscript) for guard in guards]
+                limits = [total.constant for total in sums if not total.levels]
+                most = min([subscript.bounds(occurrence.sizes)[1], *limits])
+                reach[name, k] = max(reach.get((name, k), 0), most + 1)
     return reach

@@ -46,6 +46,9 @@ _ROW_INSTANCES = 2 * 10**6
 _SOME_ROWS = 50
 #: Instances for the original's value in the one class that a large program runs as a whole.
 _VALUE_INSTANCES = 2 * 10**8
+#: Instances up to which a large program runs as a whole in that class; beyond, it runs on so many rows that
+#: they have as many instances as above.
+WHOLE_INSTANCES = 10**9
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
 #: A flag that is left out if the compiler does not know it.
 _NATIVE = "-march=native"
@@ -80,22 +83,25 @@ class References:
         self.nan_may_differ, self.laws = nan_may_differ, laws
         self.original, self.transformed, self.forks = original, transformed, forks
         self.accuracy, self.dialect, self.seed = accuracy, dialect, seed
-        self.instances = max(statement_instances(original), statement_instances(transformed))
+        self.instances = max(
+            statement_instances(original), statement_instances(transformed), _given(original)
+        )
         self.small = self.instances <= _FULL_INSTANCES
         self.rows, self.no_rows = _independent_rows(original, transformed, laws)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
-        self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, whole: bool
+        self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, first: bool
     ) -> Callable[[], list[Outcome]]:
         """Start both references on each set of inputs; a function that waits for the outcomes for those at
-        each of ``places``.
+        each of ``places``. ``first``: these are the inputs that many rows are looked at with.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
-        some rows; so does the bound unless ``whole``.
+        some rows; so does the bound, but for the first inputs of a program that is not huge.
         """
         sliced = self.rows is not None and not self.small
-        value_rows = self.choose_rows(_VALUE_INSTANCES if whole else _ROW_INSTANCES) if sliced else None
+        whole = not sliced or (first and self.instances <= WHOLE_INSTANCES)
+        value_rows = self.choose_rows(_VALUE_INSTANCES if first else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
         # OUTCOMES costs twice as much memory and time as BOUNDED; but products of many factors need it, as
         # another order of them may overflow.
@@ -197,6 +203,11 @@ class References:
 def value_of(name: str) -> str:
     """The array of a reference that has the values of an output."""
     return f"{name}_v"
+
+
+def _given(program: Program) -> int:
+    """Elements of all inputs: drawing a large table takes longer than picking a few rows of it."""
+    return sum(program.buffer_of[name].cells for name in program.inputs)
 
 
 def quick_instances(original: Program, transformed: Program, laws: Collection[str] = ()) -> int:

@@ -10,7 +10,7 @@ from perfdojo_sdk.core.dtypes import CODED_DTYPES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.views.equations import Equation, Item, Loop, equations, shared_dimensions
-from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer
+from perfdojo_sdk.views.notation import LATEX, PRODUCT, SUM, UNICODE, Writer, elements
 
 _NEEDS = {"add": (SUM, PRODUCT), "mul": (PRODUCT, PRODUCT), "max": (0, PRODUCT), "min": (0, PRODUCT)}
 """Accumulation -> the precedences that its start and its value need beside the operator."""
@@ -33,7 +33,7 @@ class Right(NamedTuple):
 def unicode_math(program: Program, dialect: Dialect = CORE_DIALECT) -> str:
     """The equations as lines of text; the range of a big operator stands below it."""
     writer = Writer.of(program, UNICODE)
-    arrays = [", ".join(_shape(program, a, " \u00d7 ") for a in g) for g in (program.inputs, program.outputs)]
+    arrays = [", ".join(_shape(program, a, " \u00d7 ") for a in g) for g in (program.given, program.outputs)]
     lines = [f"{program.name}: {arrays[0]} \u2192 {arrays[1]}".replace(":  ", ": "), ""]
     lines += _unicode_block(writer, equations(program, dialect), "")
     remarks = list(_remarks(program))
@@ -57,7 +57,10 @@ def _shape(program: Program, array: str, times: str) -> str:
 
 
 def _remarks(program: Program) -> Iterator[str]:
-    """Remarks on what the equations do not show: names that share memory."""
+    """Remarks on what the equations do not show: elements of tables, names that share memory."""
+    for buffer in program.buffers:
+        if buffer.values is not None:
+            yield f"{buffer.name} = {elements(buffer)}"
     for buffer in program.buffers:
         if len(buffer.arrays) > 1:
             yield f"{', '.join(buffer.arrays)} are names of one array"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
+from perfdojo_sdk.views.notation import elements
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def _array(program: Program, array: str, changed: bool = False) -> Vertex:
     buffer = program.buffer_of[array]
     shape = ",".join(d.text for d in buffer.dimensions)
     place = buffer.location if array == buffer.name else f"{buffer.location}, in {buffer.name}"
+    if buffer.values is not None:
+        place = f"table = {elements(buffer)}"
     return Vertex(_vertex(array, changed), (array, f"{buffer.dtype} [{shape}] {place}"), True)
 
 

@@ -26,6 +26,10 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.storage import Buffer
+
+#: Elements of a table that views show.
+MOST_ELEMENTS = 16
 
 #: Precedences, the weakest first; an argument with a weaker one than its place needs brackets.
 LOOSE, SUM, PRODUCT, SIGN, ATOM = range(5)
@@ -268,6 +272,13 @@ _WRITERS: Mapping[type, Callable[[Writer, Any], _Written]] = {
     Operation: _operation,
     Cast: _cast,
 }
+
+
+def elements(table: Buffer) -> str:
+    """The elements of a table, as many as a line holds."""
+    values = table.values or ()
+    shown = [Literal(value, table.dtype).text for value in values[:MOST_ELEMENTS]]
+    return ", ".join([*shown, *([f"... ({len(values)} in all)"] if len(values) > len(shown) else [])])
 
 
 def _letters(program: Program) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_condition
 from perfdojo_sdk.codegen.gpu.async_copies import async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
@@ -26,7 +26,7 @@ from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import STORED_DTYPES
+from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.geometry import lane_stride
@@ -379,7 +379,7 @@ class GpuEmitter(GpuWriter):
         only = self.unit == "block" and not everybody and self.launch.threads > warp
         with (
             self.block(f"if (pd_thread < {warp})" if only else ""),
-            self.where_guard_holds(statement, point) as ok,
+            self.where_guard_holds(statement, point, level) as ok,
         ):
             if not ok:
                 return
@@ -389,6 +389,12 @@ class GpuEmitter(GpuWriter):
                 else:
                     self._lanes_together(scope, statement, point, everybody)
 
+    def _active(self, scope: Scope, statement: Statement, point: Point) -> str:
+        """The condition in C that a lane of a warp takes part in a statement; empty if each one does."""
+        forms = [point.fold(form) for form in statement.guard if point.level - 1 in form.levels]
+        some = [f"pd_lane < {scope.size}"] if scope.size < self.mapped.machine.warp else []
+        return " && ".join([*some, *([c_condition(forms)] if forms else [])])
+
     def _lanes_together(self, scope: Scope, statement: Statement, point: Point, everybody: bool) -> None:
         """All lanes' values combined in registers; ``everybody`` keeps the result, or else the first lane."""
         f, kind = self.function, C_TYPES[statement.dtype]
@@ -396,22 +402,28 @@ class GpuEmitter(GpuWriter):
             self.expression(statement.value, point),
             f"{statement.accumulate}_{statement.dtype}",
         )
-        if scope.size < self.mapped.machine.warp:
+        if active := self._active(scope, statement, point):
             f.line(f"{kind} pd_value = pd_identity_{operation}();")
-            f.line(f"if (pd_lane < {scope.size})")
+            f.line(f"if ({active})")
             f.line(f"    pd_value = {value};")
             value = "pd_value"
         f.line(f"const {kind} pd_total = pd_warp_{operation}({value});")
         old = self.cell(statement.target, point)
         combined = self._accumulated(statement, old, "pd_total")
-        if not everybody:
-            f.line("if (pd_lane == 0)")
-        f.line(f"{'' if everybody else '    '}{old} = {combined};")
+        whose = [] if everybody else ["pd_lane == 0"]
+        if any(point.level - 1 in form.levels for form in statement.guard):
+            # Where no lane takes part, the cell is not even read.
+            f.line(f"const uint8_t pd_any = pd_warp_max_bool({active});")
+            whose.insert(0, "pd_any")
+        if whose:
+            f.line(f"if ({' && '.join(whose)})")
+        f.line(f"{'    ' if whose else ''}{old} = {combined};")
 
     @staticmethod
     def _accumulated(statement: Statement, old: str, value: str) -> str:
         if statement.dtype in ("f32", "f64") and statement.accumulate in ("add", "mul"):
             return f"{old} {'+' if statement.accumulate == 'add' else '*'} {value}"
+        # pd_gpu.h has the functions of dtypes that are computed in f32.
         return f"pd_{statement.accumulate}_{statement.dtype}({value}, {old})"
 
     def _lanes_apart(self, scope: Scope, statement: Statement, point: Point) -> None:
@@ -421,12 +433,13 @@ class GpuEmitter(GpuWriter):
         exchanges = any(self.program.buffer_of[r.array] is target for r in statement.reads)
         value = self.expression(self._combined(statement), point)
         cell = self.cell(statement.target, point)
-        guard = f"if (pd_lane < {scope.size})" if scope.size < self.mapped.machine.warp else ""
+        active = self._active(scope, statement, point)
+        guard = f"if ({active})" if active else ""
         if not exchanges:
             with self.block(guard):
                 f.line(f"{cell} = {value};")
             return
-        zero = "{0}" if statement.dtype in STORED_DTYPES else "0"
+        zero = "{0}" if statement.dtype in ROUNDED_DTYPES else "0"
         f.line(f"{C_TYPES[statement.dtype]} pd_value = {zero};")
         with self.block(guard):
             f.line(f"pd_value = {value};")
@@ -439,10 +452,15 @@ class GpuEmitter(GpuWriter):
     def _visit_vector(self, scope: Scope, point: Point) -> None:
         (statement,) = scope.body
         assert isinstance(statement, Statement)
-        with self.where_guard_holds(statement, point) as reached:
+        level = point.level - 1
+        with self.where_guard_holds(statement, point, level) as reached:
             if not reached:
                 return
-            width = lanes_at_once(statement.dtype)
+            buffer = self.program.buffer_of[statement.target.array]
+            itself = any(self.program.buffer_of[read.array] is buffer for read in statement.reads)
+            moves = lane_stride(buffer, statement.target.subscripts, level) != 0
+            # What lanes read of the target they read before any of them stores.
+            width = scope.size if itself and moves else lanes_at_once(statement.dtype)
             for start in range(0, scope.size, width):
                 Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
 

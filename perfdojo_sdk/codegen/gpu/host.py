@@ -21,7 +21,7 @@ class HostPart(CEmitter, ABC):
     mapped: ProgramMap
     workspace: int
     index: str
-    computes_halves = False
+    keeps_tables = False
 
     @abstractmethod
     def _arrays(self, launch: Launch) -> Sequence[Placed]:

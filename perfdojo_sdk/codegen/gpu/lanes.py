@@ -16,7 +16,12 @@ from perfdojo_sdk.core.program import Statement
 #: Bytes of the widest access to memory.
 WIDEST = 16
 #: dtype -> the function that stores four neighbours; dtypes without one are not moved four at a time.
-FOUR = {"f32": "pd_store4", "bf16": "pd_store4_bf16", "tf32": "pd_store4_tf32"}
+FOUR = {
+    "f32": "pd_store4",
+    "f16": "pd_store4_f16",
+    "bf16": "pd_store4_bf16",
+    "tf32": "pd_store4_tf32",
+}
 
 
 def lanes_at_once(dtype: str) -> int:
@@ -41,6 +46,10 @@ class Lanes:
         placed = e.place_of(s.target)
         one_cell = lane_stride(placed.buffer, s.target.subscripts, self.level) == 0
         value = s.value if one_cell else e._combined(s)
+        if any(self.level in form.levels for form in s.guard):
+            with e.block(""):
+                self._some(value, one_cell)
+            return
         if s.id in e.copies:
             wide = all(map(self._wide, (s.target, *s.reads)))
             for point in self.at[:1] if wide else self.at:
@@ -67,6 +76,22 @@ class Lanes:
                 e.function.line(f"const {kind} pd_v{k} = {text};")
             for k, point in enumerate(self.at):
                 e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
+
+    def _some(self, value: Expression, one_cell: bool) -> None:
+        """Emit lanes of which each has a condition of its own."""
+        e, s = self.emitter, self.statement
+        kind, later = C_TYPES[s.dtype], one_cell or s.id in e.copies
+        for k, point in enumerate(self.at if not later else ()):
+            e.function.line(f"{kind} pd_v{k};")
+            with e.where_guard_holds(s, point) as reached:
+                if reached:
+                    e.function.line(f"pd_v{k} = {e.expression(value, point)};")
+        for k, point in enumerate(self.at):
+            with e.where_guard_holds(s, point) as reached:
+                if reached and later:
+                    e.visit_statement(s, point)
+                elif reached:
+                    e.function.line(f"{e.cell(s.target, point)} = pd_v{k};")
 
     def _wide(self, access: Access) -> bool:
         """True if these lanes of an access are one aligned access to memory."""

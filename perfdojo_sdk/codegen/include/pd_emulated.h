@@ -554,6 +554,12 @@ static inline void aligned4(const void *first, int64_t at)
         fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide access");
 }
 
+static inline void aligned4_f16(const void *first, int64_t at)
+{
+    if ((uintptr_t)((const pd_f16 *)first + at) % 8)
+        fail(MISALIGNED, "four halves are not at a multiple of 8 bytes", "a wide access");
+}
+
 static inline void aligned4_bf16(const void *first, int64_t at)
 {
     if ((uintptr_t)((const pd_bf16 *)first + at) % 8)
@@ -690,6 +696,7 @@ typedef pd_emulated::Tile pd_tile;
 #define PD_STORE4(T, aligned, array, at, x, y, z, w) \
     (pd_emulated::aligned(pd_emulated::first_of(array), at), pd_emulated::store4<T>(array, at, x, y, z, w))
 #define pd_store4(...) PD_STORE4(float, aligned4, __VA_ARGS__)
+#define pd_store4_f16(...) PD_STORE4(pd_f16, aligned4_f16, __VA_ARGS__)
 #define pd_store4_bf16(...) PD_STORE4(pd_bf16, aligned4_bf16, __VA_ARGS__)
 #define pd_store4_tf32(...) PD_STORE4(pd_tf32, aligned4_tf32, __VA_ARGS__)
 

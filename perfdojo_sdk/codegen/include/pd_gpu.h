@@ -20,7 +20,8 @@
  *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; pd_copy_async4: four floats
  *   pd_copies_done()                  waits for the thread's own copies; with a barrier after it, all copies of the
  *                                     block are done. Only if a location of the target uses such copies
- *   pd_store4_bf16, pd_store4_tf32    like pd_store4, of four pd_bf16 at a multiple of 8 bytes, or of four pd_tf32
+ *   pd_store4_f16, pd_store4_bf16     like pd_store4, of four pd_f16 or pd_bf16 at a multiple of 8 bytes
+ *   pd_store4_tf32                    like pd_store4, of four pd_tf32
  *   PD_TILE_OWN, pd_tile              number of cells of a tile of 16 by 16 that one lane has, and their type; this and
  *                                     all below only if the warp has a matrix unit
  *   pd_tile_cell(tile, own)           one of them
@@ -74,6 +75,35 @@ PD_ACROSS_INTEGERS(u16, uint16_t, unsigned)
 PD_ACROSS_INTEGERS(u8, uint8_t, unsigned)
 PD_ACROSS(bool, uint8_t, int, max, pd_max_bool(value, other))
 PD_ACROSS(bool, uint8_t, int, min, pd_min_bool(value, other))
+
+/* Floats that are computed in float: each result is rounded. */
+#define PD_ROUNDED(T, W, name, combine) \
+    PD_INLINE pd_##T pd_##name##_##T(pd_##T x, pd_##T y) \
+    { \
+        const float a = pd_f32_from_##T(x), b = pd_f32_from_##T(y); \
+        return pd_##T##_from_f32(combine); \
+    } \
+    PD_INLINE pd_##T pd_warp_##name##_##T(pd_##T value) \
+    { \
+        PD_UNROLL \
+        for (int distance = PD_WARP / 2; distance > 0; distance /= 2) \
+            value = pd_##name##_##T(value, pd_##T##_of((W)pd_shuffle_xor((int)value.bits, distance))); \
+        return value; \
+    }
+
+#define PD_ROUNDED_FLOATS(T, W) \
+    PD_ROUNDED(T, W, add, a + b) \
+    PD_ROUNDED(T, W, mul, a * b) \
+    PD_ROUNDED(T, W, max, pd_max_f32(a, b)) \
+    PD_ROUNDED(T, W, min, pd_min_f32(a, b)) \
+    PD_INLINE pd_##T pd_identity_add_##T() { return pd_##T##_of(0); } \
+    PD_INLINE pd_##T pd_identity_mul_##T() { return pd_##T##_from_f32(1.0f); } \
+    PD_INLINE pd_##T pd_identity_max_##T() { return pd_##T##_from_f32(-PD_INF); } \
+    PD_INLINE pd_##T pd_identity_min_##T() { return pd_##T##_from_f32(PD_INF); }
+
+PD_ROUNDED_FLOATS(f16, uint16_t)
+PD_ROUNDED_FLOATS(bf16, uint16_t)
+PD_ROUNDED_FLOATS(tf32, uint32_t)
 
 /* The value that an idle lane contributes. */
 #define PD_IDENTITIES(T, C, LEAST, MOST) \

@@ -2,7 +2,8 @@
  *
  * bfloat16 is the upper half of a float; tf32 takes as many bytes as a float and has zeros in its last 13 bits; f16 is
  * IEEE's binary16. Before inclusion: PD_INLINE and the fixed-width integers. A dialect whose hardware converts defines
- * PD_BF16_BITS(x) and PD_TF32_BITS(x), the bits of the number nearest to a float, ties to even.
+ * PD_F16_BITS(x), PD_BF16_BITS(x) and PD_TF32_BITS(x), the bits of the number nearest to a float, ties to even, and
+ * PD_F16_VALUE(bits), the number that the bits of an f16 are.
  */
 #ifndef PD_STORED_H
 #define PD_STORED_H
@@ -74,6 +75,9 @@ PD_INLINE float pd_f32_from_tf32(pd_tf32 x)
 
 PD_INLINE pd_f16 pd_f16_from_f32(float x)
 {
+#ifdef PD_F16_BITS
+    return pd_f16_of(PD_F16_BITS(x));
+#else
     const union { float value; uint32_t bits; } u = {x};
     const uint32_t size = u.bits & 0x7fffffffu;
     uint32_t half;
@@ -89,10 +93,14 @@ PD_INLINE pd_f16 pd_f16_from_f32(float x)
         half = (size - (112u << 23) + 0xfffu + (size >> 13 & 1)) >> 13;
     }
     return pd_f16_of((uint16_t)(half | (u.bits >> 16 & 0x8000u)));
+#endif
 }
 
 PD_INLINE float pd_f32_from_f16(pd_f16 x)
 {
+#ifdef PD_F16_VALUE
+    return PD_F16_VALUE(x.bits);
+#else
     const uint32_t size = x.bits & 0x7fffu, sign = (uint32_t)(x.bits & 0x8000u) << 16;
     union { uint32_t bits; float value; } u = {size << 13};
     if (size >= 0x7c00u) {
@@ -105,6 +113,7 @@ PD_INLINE float pd_f32_from_f16(pd_f16 x)
     }
     u.bits |= sign;
     return u.value;
+#endif
 }
 
 /* A double as a float whose last digit is odd unless it is exact: rounded again, it is the nearest number of fewer

@@ -16,6 +16,21 @@ PD_INLINE double pd_cbrt_f64(double x)
     return r - r == 0 && r != 0 ? r - (r - x / (r * r)) / 3 : r;
 }
 
+/* e / (e + 2), e = exp(2 |x|) - 1, less what e + 2 loses: the C library's is off by more than 2 ulp. */
+PD_INLINE double pd_tanh_f64(double x)
+{
+    const double a = x < 0 ? -x : x, e = expm1(a > 22 ? 44.0 : 2 * a), below = e + 2, t = e / below;
+    const double found = t - t * ((e - (below - 2)) / below);
+    return x == 0 ? x : x < 0 ? -found : found;
+}
+
+/* Either of 1 and exp(-|x|) over their sum, less what the sum loses. */
+PD_INLINE double pd_sigmoid_f64(double x)
+{
+    const double e = exp(x < 0 ? x : -x), sum = 1 + e, found = (x < 0 ? e : 1) / sum;
+    return found - found * ((e - (sum - 1)) / sum);
+}
+
 #include "pd_operations.h"
 
 /* T: the type's name in the language; C: its C type. MOST may not be representable as a double: then it is rounded up,

@@ -278,7 +278,42 @@ PD_INLINE int64_t pd_high_lane(int64_t base, int64_t fall, int64_t high)
     PD_HORIZONTAL(lowest, PD_LOWER, pd_min_##T(a, b), T, C, T, V)
 PD_EACH(PD_INTEGERS, PD_FLOATS, PD_NOTHING)
 
-/* Functions of f64: lane by lane. */
+/* Quotients and remainders of integers of up to 32 bits, in floats F of more than twice as many digits: the quotient of
+ * two such integers is no whole number by so much that rounding does not make it one. W are integers that it fits; M are
+ * integers on the way, since compilers take vectors apart to make an element four times as wide.
+ * Where b is -1 the quotient may not fit: there it is -a, wrapped. A lane that is not active may hold a divisor of 0. */
+#define PD_QUOTIENTS(T, M, F, W, V, MINUS) \
+    typedef M PD_OF(middles, T, V) __attribute__((vector_size(sizeof(M) * V))); \
+    typedef F PD_OF(ratios, T, V) __attribute__((vector_size(sizeof(F) * V))); \
+    typedef W PD_OF(wholes, T, V) __attribute__((vector_size(sizeof(W) * V))); \
+    PD_INLINE PD_TYPE(T, V) PD_OF(div, T, V)(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        const PD_TYPE(T, V) turned = (PD_TYPE(T, V))(MINUS & (b == (PD_TYPE(T, V)){0} - 1)); \
+        const PD_TYPE(T, V) divisor = (b & ~turned) | (turned & 1); \
+        const PD_OF(middles, T, V) c = __builtin_convertvector(a, PD_OF(middles, T, V)); \
+        const PD_OF(middles, T, V) d = __builtin_convertvector(divisor, PD_OF(middles, T, V)); \
+        const PD_OF(ratios, T, V) x = __builtin_convertvector(c, PD_OF(ratios, T, V)); \
+        const PD_OF(ratios, T, V) y = __builtin_convertvector(d, PD_OF(ratios, T, V)); \
+        const PD_OF(wholes, T, V) whole = __builtin_convertvector(x / y, PD_OF(wholes, T, V)); \
+        const PD_OF(middles, T, V) half = __builtin_convertvector(whole, PD_OF(middles, T, V)); \
+        const PD_TYPE(T, V) quotient = __builtin_convertvector(half, PD_TYPE(T, V)); \
+        return (quotient & ~turned) | (turned & PD_OF(neg, T, V)(a)); \
+    } \
+    PD_INLINE PD_TYPE(T, V) PD_OF(rem, T, V)(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        return PD_OF(sub, T, V)(a, PD_OF(mul, T, V)(b, PD_OF(div, T, V)(a, b))); \
+    }
+#define PD_QUOTIENTS_1(V) PD_QUOTIENTS(i8, int16_t, float, int32_t, V, -1) PD_QUOTIENTS(u8, int16_t, float, int32_t, V, 0)
+#define PD_QUOTIENTS_2(V) \
+    PD_QUOTIENTS_1(V) PD_QUOTIENTS(i16, int16_t, float, int32_t, V, -1) PD_QUOTIENTS(u16, uint16_t, float, int32_t, V, 0)
+#define PD_QUOTIENTS_4(V) \
+    PD_QUOTIENTS_2(V) PD_QUOTIENTS(i32, int32_t, double, int32_t, V, -1) PD_QUOTIENTS(u32, uint32_t, double, int64_t, V, 0)
+PD_QUOTIENTS_1(PD_V1)
+PD_QUOTIENTS_2(PD_V2)
+PD_QUOTIENTS_4(PD_V4)
+PD_QUOTIENTS_4(PD_V8)
+
+/* Functions of f64: lane by lane, but for those of pd_doubles.h. */
 #define PD_F64_BY_LANE(name) \
     PD_INLINE PD_TYPE(f64, PD_V8) PD_OF(name, f64, PD_V8)(PD_TYPE(f64, PD_V8) v) \
     { \
@@ -291,8 +326,9 @@ PD_EACH(PD_INTEGERS, PD_FLOATS, PD_NOTHING)
         _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) v[lane] = pd_##name##_f64(v[lane], w[lane]); \
         return v; \
     }
-PD_FUNCTIONS_1(PD_F64_BY_LANE)
-PD_FUNCTIONS_2(PD_F64_BY_LANE_2)
+PD_DOUBLES_BY_LANE_1(PD_F64_BY_LANE)
+PD_DOUBLES_BY_LANE_2(PD_F64_BY_LANE_2)
+#include "pd_doubles.h"
 
 /* Functions of f32 in part of a register: those of a whole one. */
 #define PD_LIST(V) PD_LIST_(V)

@@ -159,7 +159,10 @@ def find_nest(root: Node) -> Nest | None:
     products = [_products(child) for child in body if isinstance(child, Scope)]
     if not products or None in products or any(l.suffix for l in loops):
         return None
-    return Nest(tuple(loops), body, tuple(p for found in products for p in found or ()))
+    sums = tuple(p for found in products for p in found or ())
+    if len({len(p.sizes) for p in sums}) > 1:
+        return None  # plans count loops from outside
+    return Nest(tuple(loops), body, sums)
 
 
 def _products(scope: Scope) -> list[Product] | None:
@@ -345,6 +348,8 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     may_pack = all(_cells_differ(b, depth) for b in columns)
     if must_pack and not may_pack:
         return None
+    if nest.sizes[row] == 1 and not must_pack and not nest.group:
+        return None  # nothing is read twice: sums along columns read each row of b once, in order
     rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     sizes, figures = nest.sizes, target.capabilities

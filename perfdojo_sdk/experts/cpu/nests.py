@@ -80,6 +80,7 @@ def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play],
         try:
             found = plan_nest(play, node, target)
             if found is None:
+                decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
                 continue
             play_nest(play, node, found, target)
             gained = True

@@ -1,4 +1,4 @@
-"""Parts of a program: consecutive nests as a program of their own, whose moves the whole program replays.
+"""Games of a part of a program (``core/parts.py``), whose moves the whole program replays.
 
 An expert that plans one nest sees nothing else that way, and every legality check is made again by the
 rules when the whole program plays the moves.
@@ -6,33 +6,11 @@ rules when the whole program plays the moves.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfdojo_sdk.core.made import Made
 from perfdojo_sdk.core.move import Move
-from perfdojo_sdk.core.program import Node, Program
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.search.play import Play
-
-
-def part(program: Program, nodes: Sequence[Node]) -> Program:
-    """Some root nodes of a program as a program of their own, under the same ids and names.
-
-    An array that other nodes touch too belongs to the interface: it is an output if the part writes it, and
-    an input if the part only reads it.
-    """
-    mine = {node.id for node in nodes}
-    used = frozenset().union(*[node.arrays for node in nodes])
-    elsewhere = program.interface.union(*[node.arrays for node in program.body if node.id not in mine])
-    written = {leaf.statement.target.array for node in nodes for leaf in node.leaves}
-    shared = [array for b in program.buffers for array in b.arrays if array in used and array in elsewhere]
-    return Program(
-        program.name,
-        tuple([array for array in shared if array not in written]),
-        tuple([array for array in shared if array in written]),
-        tuple([b for b in program.buffers if not used.isdisjoint(b.arrays)]),
-        tuple(nodes),
-    )
 
 
 def replay(play: Play, trace: Trace) -> None:

@@ -11,15 +11,19 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
+from perfdojo_sdk.core.subscripts import AffineExpr
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.parts import part, replay
+from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
@@ -192,6 +196,10 @@ class _Planner:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
         if before == "contraction":
+            # Tiles of an array that nests write in several forms (phases of a transposed convolution) have no
+            # copy in registers.
+            if any(len(forms) > 1 for forms in _written((*nodes, node)).values()):
+                return False
             try:
                 return gathered(part(program, (*nodes, node)), self.rules) is not None
             except MoveError:
@@ -239,6 +247,14 @@ class _Planner:
 
     def _decide(self, rule: str, place: str, choice: str, reason: str) -> None:
         self.decisions.append(Decision(rule, place, choice, reason))
+
+
+def _written(nodes: Sequence[Node]) -> dict[str, set[tuple[AffineExpr, ...]]]:
+    """Array -> the subscripts with which statements write it."""
+    forms: dict[str, set[tuple[AffineExpr, ...]]] = {}
+    for leaf in [leaf for node in nodes for leaf in node.leaves]:
+        forms.setdefault(leaf.statement.target.array, set()).add(leaf.statement.target.subscripts)
+    return forms
 
 
 def way_of(facts: NestFacts, target: Target) -> str:

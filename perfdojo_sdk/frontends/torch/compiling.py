@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -218,11 +218,13 @@ def compile_graph(
             raise Unsupported(lowered.elsewhere)
         if shop is None:
             break
+        single, lowered = lowered, _joined(lowered, shop)
         programs = {p.text: p for g in lowered.groups if g.graph for p in g.graph.programs}
         failed = shop.prepare(list(programs.values()), said)
         if not failed:
             break
-        for group in lowered.groups:
+        # A joined kernel that failed is not made again; the call of a single one that failed is refused.
+        for group in single.groups:
             for node in group.graph.nodes if group.graph else ():
                 if node.program.text in failed:
                     error = failed[node.program.text]
@@ -236,6 +238,12 @@ def compile_graph(
         else:
             calls[k] = GraphCall(group.graph, shop.libraries, shop.threads)
     return CompiledGraph(function, lowered, calls), _report(lowered, shop)
+
+
+def _joined(lowered: Lowered, shop: Workshop) -> Lowered:
+    """The groups with their kernels joined where that pays."""
+    groups = tuple(replace(g, graph=shop.joined(g.graph)) if g.graph else g for g in lowered.groups)
+    return replace(lowered, groups=groups)
 
 
 def _whole(

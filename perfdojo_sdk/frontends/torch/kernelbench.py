@@ -90,15 +90,15 @@ def run(path: Path, options: dict[str, Any]) -> Outcome:
     model = found.model
     inputs = list(found.draw())
     with torch.no_grad():
-        expected = flat(model(*map(_copied, inputs)))
-        wide = copy.deepcopy(model).double()
-        exact = flat(wide(*(v.double() if _is_float(v) else _copied(v) for v in inputs)))
+        # Each run has a copy of its own: a module may keep a state from call to call.
+        expected = flat(copy.deepcopy(model)(*_copied(inputs)))
+        exact = flat(widened(copy.deepcopy(model))(*_each(inputs, _wide)))
         chosen = choices(options)
         shop = None if chosen.interpret else workshop_for(chosen)
         before = shop.built if shop else 0
         begin = time.perf_counter()
-        compiled = torch.compile(model, backend="perfdojo", options=options)
-        results = flat(compiled(*map(_copied, inputs)))
+        compiled = torch.compile(copy.deepcopy(model), backend="perfdojo", options=options)
+        results = flat(compiled(*_copied(inputs)))
         spent = time.perf_counter() - begin
         made = report(compiled)
         error = max((excess(*each) for each in zip(results, expected, exact, strict=True)), default=0.0)
@@ -110,12 +110,34 @@ def run(path: Path, options: dict[str, Any]) -> Outcome:
     return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, spent)
 
 
-def _is_float(value: Any) -> bool:
-    return isinstance(value, Tensor) and value.is_floating_point()
+def widened(model: torch.nn.Module) -> torch.nn.Module:
+    """The module in f64, with tensors that it holds as plain attributes."""
+    for part in model.double().modules():
+        for name, value in vars(part).items():
+            if name not in _OWN:
+                vars(part)[name] = _each(value, _wide)
+    return model
+
+
+#: Attributes in which modules of PyTorch keep parts, parameters and buffers; these follow ``double()``.
+_OWN = frozenset({"_parameters", "_buffers", "_modules"})
+
+
+def _each(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """The value with its tensors changed, those in lists and tuples as well."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if type(value) in (list, tuple):
+        return type(value)(_each(each, change) for each in value)
+    return value
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.clone()
 
 
 def _copied(value: Any) -> Any:
-    return value.clone() if isinstance(value, Tensor) else value
+    return _each(value, Tensor.clone)
 
 
 def _timed(functions: Sequence[Callable[[], Any]]) -> list[float]:

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.torch import encoder
 from perfdojo_sdk.frontends.torch.call import Call, Result
 from perfdojo_sdk.frontends.torch.capture import captured, share_memory, without_changes
 from perfdojo_sdk.frontends.torch.rows import row_of
@@ -317,10 +318,10 @@ def packaged_weight(builder: Builder, tensor: Tensor) -> Value:
 
 @lru_cache(maxsize=1)
 def _decompositions() -> Any:
-    """PyTorch's table into core ATen, without what rows take whole."""
+    """PyTorch's table into core ATen, and ours, without what rows take whole."""
     from torch._decomp import core_aten_decompositions
 
-    table: Any = core_aten_decompositions()
+    table: Any = {**core_aten_decompositions(), **encoder.PARTS}
     return {op: rule for op, rule in table.items() if not _has_row(op)}
 
 
@@ -332,7 +333,7 @@ def _has_row(op: Any) -> bool:
 
 
 #: Most operators that one call is taken apart into.
-MOST_PARTS = 64
+MOST_PARTS = 256
 
 
 def _decomposed(

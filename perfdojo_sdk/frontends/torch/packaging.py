@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
@@ -29,10 +30,10 @@ class Exported:
     operators: Mapping[str, int] = field(default_factory=dict)
 
 
-def exported_file(
-    path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]], weights: Path | None = None
-) -> Exported:
-    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes;
+def given_inputs(
+    path: Path, name: str, inputs: Sequence[str], weights: Path | None = None
+) -> tuple[torch.nn.Module, list[str]]:
+    """The module ``name`` of a file, and those arguments of its ``forward`` that are given, in order.
     ``weights``: a checkpoint, whose tensors take the place of the module's."""
     net = network(path, name)
     if weights is not None:
@@ -47,6 +48,14 @@ def exported_file(
         missing = next(n for n in names if n not in inputs)
         hint = f"give it: --input '{missing}=f32[SIZES]'"
         raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
+    return net, given
+
+
+def exported_file(
+    path: Path, name: str, inputs: Mapping[str, tuple[str, Shape]], weights: Path | None = None
+) -> Exported:
+    """The module ``name`` of a file. ``inputs``: arguments of ``forward`` -> their dtypes and shapes."""
+    net, given = given_inputs(path, name, list(inputs), weights)
     return exported(net, [(n, *inputs[n]) for n in given], f"{path.stem}_{name}")
 
 
@@ -81,7 +90,8 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     for _, dtype, _ in inputs:
         if dtype not in TORCH_DTYPES:
             raise ModuleError("PD-O025", f"PyTorch has no tensors of {dtype}")
-    examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
+    with FakeTensorMode():  # shapes alone: there may be more rows than fit into memory
+        examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
 
     def function(*values: Any) -> Any:
         named = dict(zip(weights, values, strict=False))

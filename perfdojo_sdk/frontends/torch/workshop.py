@@ -9,13 +9,17 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.library.build import Observer
 from perfdojo_sdk.library.builder import Builder, builder_here
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import KernelEntry
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.cache import KernelCache
+from perfdojo_sdk.models.fusion import fused
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.optimise import plan_for
 from perfdojo_sdk.plugins import load_plugins
 
 #: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
@@ -37,6 +41,16 @@ class Workshop:
     @property
     def threads(self) -> int:
         return self.builder.context.settings.threads
+
+    def joined(self, graph: Graph) -> Graph:
+        """The graph with kernels joined where that pays, but for joined kernels that could not be had."""
+        graph = without_duplicates(graph)
+        context = self.builder.context
+        return fused(graph, plan_for(context.plugins, context.target, graph, self._why_not))
+
+    def _why_not(self, program: Program) -> str:
+        failure = self.failures.get(program.text)
+        return failure.what if failure else ""
 
     def prepare(
         self, programs: Sequence[Program], said: Callable[[str], None] | None = None

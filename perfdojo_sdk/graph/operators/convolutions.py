@@ -145,6 +145,16 @@ class _Phase:
         return found + ([f"{text} < {self.size - self.shift}"] if high >= self.size else [])
 
 
+def border(size: int, kernel: int, stride: int, dilation: int, begin: int, more: int) -> tuple[int, int]:
+    """Elements before and behind a dimension of an image with which a transposed convolution, padded by
+    ``begin`` on both sides, sees no element outside."""
+    output = stride * (size - 1) + more + (kernel - 1) * dilation + 1 - 2 * begin
+    phases = [p for p in _phases(size, kernel, stride, dilation, begin, output) if p.taps]
+    low = min((p.shift - (p.taps - 1) * p.back for p in phases), default=0)
+    high = max((p.positions - 1 + p.shift for p in phases), default=0)
+    return max(-low, 0), max(high - size + 1, 0)
+
+
 def _phases(size: int, kernel: int, stride: int, dilation: int, begin: int, output: int) -> list[_Phase]:
     """The phases of one dimension: as many as the stride, or as there are results."""
     common = gcd(stride, dilation)

@@ -33,6 +33,9 @@ def test_programs_over_every_dtype(target: Target) -> None:
     text = "kernel own(x, h) -> y, z\nx f64 [2] heap\nh f32 [4] heap\ny f64 [2] heap\nz f16 [4] heap\n\n"
     text += "2:v y[{0}] = round(max(x[{0}], 0.3)) + floor(x[{0}]) - ceil(min(x[{0}], 2)) / trunc(x[{0}])\n"
     programs.append(parse(text + "4:v z[{0}] = f16(h[{0}]) + f16(sqrt(h[{0}]))\n", target.dialect))
+    whole = "kernel whole(a, b) -> q, r\n" + "".join(f"{name} i16 [11] heap\n" for name in "abqr") + "\n"
+    whole += "8:v q[{0}] = a[{0}] / or(b[{0}], 1)\n3:v q[{0}+8] = a[{0}+8] / or(b[{0}+8], 1)\n"
+    programs.append(parse(whole + "8:v r[{0}] = rem(a[{0}], 7)\n3:v r[{0}+8] = -1\n", target.dialect))
     sources = [source(program, f"pd_typed{k}", target) for k, program in enumerate(programs)]
     assert "pd_lanes_i" in "".join(s.code for s in sources) and "pd_low" in "".join(s.code for s in sources)
     for seed, (program, artifact) in enumerate(

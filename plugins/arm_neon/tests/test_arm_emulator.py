@@ -48,6 +48,21 @@ def test_functions_of_the_c_library() -> None:
     assert log[0] == -np.inf and np.isnan(log[2]) and log[5] == np.inf and log[4] == np.float32(math.log(2.5))
 
 
+def test_both_circular_functions_of_one_double_and_remainders() -> None:
+    """Compilers call one function for both."""
+    head = "kernel f(x) -> y, z, r\nx f64 [8] heap\ny f64 [8] heap\nz f64 [8] heap\nr f64 [8] heap\n\n8\n"
+    artifact = compiled(
+        head + "| y[{0}] = sin(x[{0}])\n| z[{0}] = cos(x[{0}])\n| r[{0}] = fmod(x[{0}], 0.7)\n"
+    )
+    assert b"sincos" in artifact.content
+    x = np.array([0.0, 1.0, -1.0, 1e-3, 2.5, -7.0, 1e9, 40.0])
+    found = run(artifact, x=x).outputs
+    assert found is not None
+    np.testing.assert_array_equal(found["y"], [math.sin(v) for v in x])
+    np.testing.assert_array_equal(found["z"], [math.cos(v) for v in x])
+    np.testing.assert_array_equal(found["r"], np.fmod(x, 0.7))
+
+
 def test_threads_take_turns_and_share_the_work() -> None:
     """Each thread writes its share into a slot of its own; there are as many as asked for."""
     text = """kernel k(x) -> y

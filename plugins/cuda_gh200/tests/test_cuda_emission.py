@@ -183,7 +183,7 @@ def test_a_dtype_without_code_is_refused_with_what_to_do() -> None:
     from perfdojo_sdk.core.errors import UnavailableError
 
     with pytest.raises(UnavailableError) as refused:
-        emitted("kernel k(x) -> y\nx f16 [8] heap\ny f16 [8] heap\n\n8 y[{0}] = x[{0}]\n")
+        emitted("kernel k(x) -> y\nx tf32 [8] heap\ny tf32 [8] heap\n\n8 y[{0}] = x[{0}]\n")
     assert refused.value.code == "PD-C001" and refused.value.hint
 
 

@@ -82,6 +82,7 @@ class _Emitter(CEmitter):
 
     includes = (_HEADER, _MATH)
     computes_halves = False
+    keeps_tables = False
 
     def support(self) -> Mapping[str, str]:
         functions = resources.files(__package__).joinpath("math.h").read_text(encoding="utf-8")

@@ -23,6 +23,7 @@ from perfdojo_sdk.core.dtypes import (
     INTEGER_DTYPES,
     converts,
     integer_bounds,
+    wrap,
 )
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.operations import OPERATIONS
@@ -329,8 +330,8 @@ c {total} [3,{2 * lanes}] heap
 @pytest.mark.parametrize("target", TARGETS[:1])
 def test_what_no_vector_computes_is_done_lane_by_lane(target: str) -> None:
     case = Case()
-    a, b = case.read("a", "i32"), case.read("a", "u64")
-    case.lanes("i32", f"{a} / select({a} == 0, 3, {a})", 4)
+    a, b, c = (case.read("a", dtype) for dtype in ("i32", "u64", "i64"))
+    case.lanes("i64", f"{c} / select({c} == 0, 3, {c})", 4)
     case.lines.append(f"4:v {case.result('u64', 4)}[{{0}}] = rem({b}, 7)")
     out = case.result("i32", 4)
     case.lines.append(f"4 {out}[{{0}}] = 5\n4:v {out}[{{0}}] = {a} / 3 if ({{0}}+1)//2 >= 1")
@@ -375,3 +376,55 @@ def test_copies_stream_and_stay_in_registers() -> None:
         turned = np.concatenate([array[lanes : 2 * lanes], array[:lanes]])
         np.testing.assert_array_equal(run.outputs[f"z_{kind}"], turned)
     assert "pd_stream_fence();" in source.code
+
+
+# -- quotients -------------------------------------------------------------------------------------
+
+
+def pairs(dtype: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Dividends and divisors: of bytes every pair, of others corners, and neighbours of whole multiples."""
+    low, high = integer_bounds(dtype)
+    rng = random.Random(dtype)
+    if BYTES[dtype] == 1:
+        found = [(a, b) for a in range(low, high + 1) for b in range(low, high + 1) if b]
+    else:
+        corners = [c for c in (low, low + 1, -1, 1, 2, 3, high // 2, high - 1, high) if low <= c <= high]
+        found = [(a, b) for a in corners for b in corners if b]
+        for _ in range(4000):
+            b = rng.randint(low, high) >> rng.randrange(8 * BYTES[dtype]) or 1
+            a = rng.randint(low, high) // b * b + rng.randint(-1, 1)
+            found.append((a if low <= a <= high else high, b))
+    return tuple(np.array(part, CARRIER[dtype]) for part in zip(*found, strict=True))  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_quotients_and_remainders_of_integers(name: str) -> None:
+    """The last vector has fewer lanes; what the others hold may be zero."""
+    target, given, meant, declared, lines = PLUGINS.target(name), {}, {}, [], []
+    needs(name)
+    for dtype in INTEGER_DTYPES:
+        a, b = pairs(dtype)
+        cells, lanes = len(a), target.dialect.lanes[dtype]
+        given |= {f"a_{dtype}": a, f"b_{dtype}": b}
+        quotients = np.array([abs(int(x)) // abs(int(y)) for x, y in zip(a, b, strict=True)], object)
+        quotients *= np.where((a < 0) == (b < 0), 1, -1)
+        rests = a.astype(object) - quotients * b.astype(object)
+        for array, values in (("q", quotients), ("r", rests)):
+            meant[f"{array}_{dtype}"] = np.array([wrap(int(v), dtype) for v in values], CARRIER[dtype])
+        declared += [f"{array}_{dtype} {dtype} [{cells}] heap" for array in "abqr"]
+        at, whole = f"{{0}}*{lanes}+{{1}}", cells // lanes * lanes
+        for value, array in (("a_D[AT] / b_D[AT]", "q"), ("rem(a_D[AT], b_D[AT])", "r")):
+            text = f"{array}_D[AT] = {value}".replace("D", dtype)
+            lines.append(f"{cells // lanes} {lanes}:v {text.replace('AT', at)}")
+            if cells > whole:
+                lines.append(f"{cells - whole}:v {text.replace('AT', f'{{0}}+{whole}')}")
+    head = f"kernel k({', '.join(given)}) -> {', '.join(meant)}\n"
+    source = generate(head + "\n".join([*declared, "", *lines, ""]), name)
+    assert "pd_div_i8x" in source.code and "pd_rem_u32x" in source.code and "pd_div_i64x" not in source.code
+    runner = NativeRunner(("-O1", *[f for f in capabilities(name).compiler_flags if f.startswith("-m")]))
+    made = runner.compile(source)
+    assert isinstance(made, Artifact), made
+    run = runner.run(made, RunRequest(inputs=given))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    for array, values in meant.items():
+        np.testing.assert_array_equal(run.outputs[array], values, array)

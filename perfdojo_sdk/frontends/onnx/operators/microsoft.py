@@ -20,6 +20,7 @@ from perfdojo_sdk.graph.operators import normalisations as s
 from perfdojo_sdk.graph.operators import quantisation as q
 from perfdojo_sdk.graph.operators.gathers import checked, write_rows
 from perfdojo_sdk.graph.operators.movement import concat, cut, pad_constant, transpose
+from perfdojo_sdk.graph.operators.packed import product_of_blocks
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.writer import Writer, converted, number
 
@@ -43,10 +44,7 @@ def _matmul_n_bits(n: Operation) -> Value:
     if n.maybe(4) is not None:
         raise Refused(Reason.CHOICE, "MatMulNBits with an order of its groups")
     x, bias, size = n[0], n.maybe(5), (n.whole("K"), n.whole("N"))
-    if not x.rank or x.shape[-1] != size[0]:
-        raise Malformed(f"{x.text} times a matrix of {size[0]} rows")
-    w = caches.unpacked(n.b, n[1], n[2], n.maybe(3), size, n.whole("bits", 4), n.whole("block_size"))
-    found = c.matmul(n.b, x, w)
+    found = product_of_blocks(n.b, x, n[1], n[2], n.maybe(3), size, n.whole("bits", 4), n.whole("block_size"))
     return found if bias is None else e.binary(n.b, "bias", lambda a, b: f"{a} + {b}", found, bias)
 
 

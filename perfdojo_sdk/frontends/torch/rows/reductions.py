@@ -268,6 +268,12 @@ def _layer_norm(c: Call) -> Value:
     return n_.layer_norm(c.b, x, scale, shift, x.rank - len(shape), c.real("eps"), False)[0]
 
 
+def _native_layer_norm(c: Call) -> list[Value | None]:
+    if c.uses(1) or c.uses(2):
+        raise Refused(Reason.CHOICE, "layer normalisation that gives its statistics")
+    return [_layer_norm(c), None, None]
+
+
 #: Machine epsilon of dtypes, which is the default of a normalisation by the root mean square.
 _EPSILON = {
     "f32": 1.1920928955078125e-07,
@@ -323,5 +329,6 @@ ROWS: Mapping[str, Row] = {
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "layer_norm": _layer_norm,
+    "native_layer_norm": _native_layer_norm,
     "rms_norm": _rms_norm,
 }

@@ -52,7 +52,7 @@ _MATH: Mapping[str, Callable[..., float]] = {
     name: OPERATIONS[name].floats
     for name in (
         "exp", "exp2", "expm1", "log", "log2", "log1p", "tanh", "erf", "cbrt", "sin", "cos", "tan", "asin",
-        "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow",
+        "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "pow", "fmod",
     )
 }  # fmt: skip
 #: Errors of the emulator for reading, writing or running memory that is not mapped.
@@ -180,6 +180,10 @@ class Machine:
             write(reg.UC_ARM64_REG_X0, 0)
         elif name == "getpid":
             write(reg.UC_ARM64_REG_X0, 1)
+        elif name == "sincos":  # compilers make it of both functions of one number
+            value = _double(read(reg.UC_ARM64_REG_D0))
+            for address, function in zip(x, ("sin", "cos"), strict=False):
+                self.uc.mem_write(address, _bits(_MATH[function](value)).to_bytes(8, "little"))
         elif name in ("memcpy", "memmove"):
             self.uc.mem_write(x[0], bytes(self.uc.mem_read(x[1], x[2])))
         elif name == "memset":

@@ -30,16 +30,17 @@
         __builtin_memcpy(&group, p, sizeof group); \
         return (PD_TYPE(T, N))PD_OF(splat, i32, V)(group); \
     }
-#define PD_GROUP(T, A, instruction) \
-    PD_INLINE PD_TYPE(T, 4) pd_group_##T##x4_##A##_##A(PD_TYPE(T, 4) sum, PD_TYPE(A, 16) a, PD_TYPE(A, 16) b) \
+#define PD_GROUP(T, A, V, N, instruction) \
+    PD_INLINE PD_TYPE(T, V) pd_group_##T##x##V##_##A##_##A(PD_TYPE(T, V) sum, PD_TYPE(A, N) a, PD_TYPE(A, N) b) \
     { \
-        __asm__(".arch_extension dotprod\n\t" instruction " %0.4s, %1.16b, %2.16b" : "+w"(sum) : "w"(a), "w"(b)); \
+        __asm__(".arch_extension dotprod\n\t" instruction " %0." #V "s, %1." #N "b, %2." #N "b" \
+                : "+w"(sum) : "w"(a), "w"(b)); \
         return sum; \
     }
-PD_SPLAT_GROUP(i8, 4, 16)
-PD_SPLAT_GROUP(u8, 4, 16)
-PD_GROUP(i32, i8, "sdot")
-PD_GROUP(i32, u8, "udot")
-PD_GROUP(u32, u8, "udot")
+#define PD_GROUPS(V, N) \
+    PD_SPLAT_GROUP(i8, V, N) PD_SPLAT_GROUP(u8, V, N) \
+    PD_GROUP(i32, i8, V, N, "sdot") PD_GROUP(i32, u8, V, N, "udot") PD_GROUP(u32, u8, V, N, "udot")
+PD_GROUPS(4, 16)
+PD_GROUPS(2, 8)
 
 #endif

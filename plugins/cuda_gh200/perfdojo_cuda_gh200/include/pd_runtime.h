@@ -50,6 +50,20 @@ PD_INLINE uint32_t pd_tf32_bits(float x)
     asm("cvt.rn.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
     return bits & 0xffffe000u; /* the last bits are not specified */
 }
+PD_INLINE uint16_t pd_f16_bits(float x)
+{
+    uint16_t bits;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+    return bits;
+}
+PD_INLINE float pd_f16_value(uint16_t bits)
+{
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(bits));
+    return x;
+}
+#define PD_F16_BITS(x) pd_f16_bits(x)
+#define PD_F16_VALUE(bits) pd_f16_value(bits)
 #define PD_BF16_BITS(x) pd_bf16_bits(x)
 #define PD_TF32_BITS(x) pd_tf32_bits(x)
 #include "pd_stored.h"
@@ -106,6 +120,10 @@ PD_INLINE float4 pd_load4(const float *array, int64_t at) { return *(const float
 PD_INLINE void pd_store4(float *array, int64_t at, float x, float y, float z, float w)
 {
     *(float4 *)(array + at) = make_float4(x, y, z, w);
+}
+PD_INLINE void pd_store4_f16(pd_f16 *array, int64_t at, pd_f16 x, pd_f16 y, pd_f16 z, pd_f16 w)
+{
+    *(ushort4 *)(array + at) = make_ushort4(x.bits, y.bits, z.bits, w.bits);
 }
 PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w)
 {

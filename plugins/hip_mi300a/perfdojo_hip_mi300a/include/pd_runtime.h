@@ -48,6 +48,18 @@ extern "C" __attribute__((device)) double fmod(double, double);
 #define PD_INLINE static inline __attribute__((device, always_inline, unused))
 #define PD_UNROLL _Pragma("unroll")
 
+PD_INLINE uint16_t pd_f16_bits(float x)
+{
+    const union { _Float16 value; uint16_t bits; } half = {(_Float16)x};
+    return half.bits;
+}
+PD_INLINE float pd_f16_value(uint16_t bits)
+{
+    const union { uint16_t bits; _Float16 value; } half = {bits};
+    return (float)half.value;
+}
+#define PD_F16_BITS(x) pd_f16_bits(x)
+#define PD_F16_VALUE(bits) pd_f16_value(bits)
 #include "pd_stored.h"
 
 #define PD_KERNEL(name, threads) \
@@ -136,6 +148,11 @@ PD_INLINE pd_bf16x4 pd_load4_bf16(const pd_bf16 *at)
     pd_bf16x4 four;
     __builtin_memcpy(&four, __builtin_assume_aligned(at, 8), 8);
     return four;
+}
+PD_INLINE void pd_store4_f16(pd_f16 *array, int64_t at, pd_f16 x, pd_f16 y, pd_f16 z, pd_f16 w)
+{
+    const pd_f16 four[4] = {x, y, z, w};
+    __builtin_memcpy(__builtin_assume_aligned(array + at, 8), four, 8);
 }
 PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, pd_bf16 z, pd_bf16 w)
 {

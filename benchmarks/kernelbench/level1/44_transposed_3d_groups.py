@@ -1,0 +1,23 @@
+"""A transposed convolution of volumes in groups."""
+
+import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.ConvTranspose3d(
+            8, 16, (3, 5, 5), stride=(2, 2, 2), padding=(1, 2, 2), output_padding=1, groups=4
+        )
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(2, 8, 8, 12, 12)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,23 @@
+"""The sizes that a model declares for its inputs, with the names of those that it leaves open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: The name of an open size that the model gives none.
+UNNAMED = "rows"
+
+
+def declared_sizes(model: Any) -> dict[str, tuple[int | str, ...]]:
+    """Input that is an array of declared rank and no constant -> its sizes; open ones are names."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    found = {}
+    for value in model.graph.input:
+        tensor = value.type.tensor_type
+        if value.name in constants or value.type.WhichOneof("value") != "tensor_type":
+            continue
+        if tensor.HasField("shape"):
+            found[value.name] = tuple(
+                d.dim_value if d.HasField("dim_value") else d.dim_param or UNNAMED for d in tensor.shape.dim
+            )
+    return found

@@ -1,0 +1,253 @@
+"""A model with free rows, built: its graph for a few numbers of rows, in one package with one set of weights.
+
+Kernels of fixed sizes are verified as ever. The proof that rows are independent
+(:mod:`perfdojo_sdk.graph.rows`) makes them right for any number of rows, block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+
+from perfdojo_sdk.codegen.packaging import Unit
+from perfdojo_sdk.game import write_atomically
+from perfdojo_sdk.graph.folding import Fold
+from perfdojo_sdk.graph.graph import Array, Graph
+from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
+from perfdojo_sdk.graph.rows import HINT, FreeRows
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.library.build import BuildResult, Observer, build_library
+from perfdojo_sdk.library.loader import load_library
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.blocks import MOST, SIZES, choices
+from perfdojo_sdk.models.function import RowBlocks, rows_unit
+from perfdojo_sdk.models.fusion import FusionPlan
+from perfdojo_sdk.models.kernels import CompiledKernels
+from perfdojo_sdk.models.manifest import FILE, LIBRARY, WEIGHTS, ModelManifest, RowsEntry, as_json
+from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.optimise import (
+    ModelError,
+    ModelResult,
+    checked,
+    compare,
+    kernels_of,
+    manifest_of,
+    peak_of,
+    prepared,
+    refuse_beyond,
+    refuse_failed,
+    refused_by,
+    symbol_in,
+)
+from perfdojo_sdk.models.panels import panel_widths, with_panels
+from perfdojo_sdk.models.racing import drawn
+from perfdojo_sdk.models.tensors import places, write_tensors
+from perfdojo_sdk.plugins import Plugins
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The graph for one number of rows."""
+
+    given: Graph
+    """As the model says it."""
+    graph: Graph
+    """As it is built."""
+    memory: MemoryPlan
+    plan: FusionPlan
+    folds: tuple[Fold, ...]
+
+
+def optimise_rows(
+    plugins: Plugins,
+    target: Target,
+    model: FreeRows,
+    directory: Path,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    fuse: bool = True,
+    freeze: bool = False,
+    max_memory: int | None = None,
+    sizes: Sequence[int] = SIZES,
+) -> ModelResult:
+    """Build a model for any number of rows up to ``model.most``, of blocks of ``sizes`` rows.
+
+    The rest, and errors, as for :func:`perfdojo_sdk.models.optimise.optimise`; the memory of a call is that
+    of the largest block, with its part of inputs and outputs.
+    """
+    begin = perf_counter()
+    blocks = _blocks(plugins, target, model, checked_sizes(sizes, model.most), fuse, freeze)
+    largest = max(blocks)
+    peaks = {rows: peak_of(block.graph, block.memory) for rows, block in blocks.items()}
+    weights = {name: data for block in blocks.values() for name, data in block.graph.constants.items()}
+    peak = replace(peaks[largest], weights=sum(data.nbytes for data in weights.values()))
+    refuse_beyond(peak, max_memory)
+    free = {v.name for v in (*model.graphs[0].inputs, *model.graphs[0].outputs)} & set(model.dimensions)
+    kernels = tuple({k.name: k for b in blocks.values() for k in kernels_of(b.graph)}.values())
+    if not kernels:
+        what = "the model has no kernels, so it needs no free rows"
+        raise ModelError("PD-O051", what, hint=HINT)
+    symbols = {k.program.text: k.symbol for k in kernels}
+    order = places({name: (data.dtype.itemsize, data.nbytes) for name, data in weights.items()})
+
+    def unit(times: Mapping[str, float]) -> Unit:
+        graphs = {rows: (block.graph, block.memory) for rows, block in blocks.items()}
+        table = choices(seconds_of(blocks, times))
+        return rows_unit(RowBlocks(graphs, frozenset(free), model.most, table), order, symbols)
+
+    result = build_library(
+        plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
+    )
+    refuse_failed(result)
+    built = perf_counter()
+    graph = blocks[largest].graph
+    if symbol := symbol_in(graph, result):
+        arrays = len(graph.inputs) + len(graph.outputs) + 1
+        needed = load_library(directory / LIBRARY).function(symbol, arrays, counted=True)
+        inside = int(needed[1]((settings or Settings()).threads)) - blocks[largest].memory.total
+        peak = replace(peak, inside=inside)
+        refuse_beyond(peak, max_memory)
+    write_tensors(directory / WEIGHTS, weights, directory)
+    manifest = _manifest(target, model, blocks, frozenset(free), result, directory)
+    write_atomically(directory / FILE, as_json(manifest), directory)
+    packaged = perf_counter()
+    checks = _checked(plugins, target, model, blocks, load_model(directory))
+    seconds = {
+        "kernels": built - begin,
+        "package": packaged - built,
+        "checks": perf_counter() - packaged,
+    }
+    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds)
+
+
+def checked_sizes(sizes: Sequence[int], most: int) -> tuple[int, ...]:
+    """The sizes of blocks, ascending; :class:`ModelError` if they compose not every number of rows."""
+    found = tuple(sorted({size for size in sizes if size <= max(most, 1)}))
+    if not found or found[0] < 1 or found[-1] > MOST or len(found) > 64:
+        what = f"blocks of {', '.join(map(str, sizes)) or 'no'} rows"
+        why = f"at most 64 sizes from 1 to {MOST}, and one that is not beyond the most rows of a call"
+        raise ModelError("PD-O051", what, why=why, hint="for example --blocks 1,4,16,64")
+    return found
+
+
+def _blocks(
+    plugins: Plugins, target: Target, model: FreeRows, sizes: Sequence[int], fuse: bool, freeze: bool
+) -> dict[int, _Block]:
+    """The graph for each size, with weights that all of them share."""
+    found: dict[int, tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]] = {}
+    for rows in sizes:
+        given = model.at(rows)
+        if refused := refused_by(plugins, target, given):
+            raise refused[0][1]
+        graph, whole, plan, folds = prepared(plugins, target, given, fuse, freeze)
+        found[rows] = (whole, graph, plan, folds)
+    widths = panel_widths(found[max(sizes)][1], target) if freeze else {}
+    laid = {
+        rows: with_panels(graph, widths) if freeze else (graph, ())
+        for rows, (_, graph, _, _) in found.items()
+    }
+    graphs = with_shared_constants({rows: graph for rows, (graph, _) in laid.items()})
+    return {
+        rows: _Block(given, graphs[rows], plan_memory(graphs[rows]), plan, (*folds, *laid[rows][1]))
+        for rows, (given, _, plan, folds) in found.items()
+    }
+
+
+def with_shared_constants(graphs: Mapping[int, Graph]) -> dict[int, Graph]:
+    """The graphs with one name for equal constants, and different names for others."""
+    taken = {name for graph in graphs.values() for name in graph.values if name not in graph.constants}
+    names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+    found = {}
+    for rows, graph in graphs.items():
+        mine = {}
+        for name, data in graph.constants.items():
+            key = _key(data)
+            if key not in names:
+                new = name
+                while new in taken:
+                    new += "."
+                names[key] = new
+                taken.add(new)
+            mine[name] = names[key]
+        found[rows] = _renamed(graph, mine)
+    return found
+
+
+def _renamed(graph: Graph, names: Mapping[str, str]) -> Graph:
+    """The graph with other names of constants; one that is an output keeps its name, as a view."""
+    kept = {value.name for value in graph.outputs}
+    values = {name: value for name, value in graph.values.items() if name not in names or name in kept}
+    values |= {new: replace(graph.values[name], name=new) for name, new in names.items()}
+    views = {view: names.get(of, of) for view, of in graph.views.items()}
+    views |= {name: new for name, new in names.items() if name in kept and new != name}
+    nodes = tuple(replace(n, inputs=tuple(names.get(i, i) for i in n.inputs)) for n in graph.nodes)
+    constants = {new: graph.constants[name] for name, new in names.items()}
+    return replace(graph, values=values, views=views, nodes=nodes, constants=constants)
+
+
+def _key(data: Array) -> tuple[str, tuple[int, ...], bytes]:
+    return data.dtype.str, data.shape, sha256(np.ascontiguousarray(data).tobytes()).digest()
+
+
+def seconds_of(blocks: Mapping[int, _Block], times: Mapping[str, float]) -> dict[int, float]:
+    """The time of each block: that of its kernels; rows stand for seconds if a kernel has no time."""
+    names = {rows: [kernel_name(n.program) for n in block.graph.nodes] for rows, block in blocks.items()}
+    if any(name not in times for each in names.values() for name in each):
+        return {rows: float(rows) for rows in blocks}
+    return {rows: sum(times[name] for name in each) for rows, each in names.items()}
+
+
+def _manifest(
+    target: Target,
+    model: FreeRows,
+    blocks: Mapping[int, _Block],
+    free: frozenset[str],
+    result: BuildResult,
+    directory: Path,
+) -> ModelManifest:
+    made = {
+        rows: manifest_of(target, b.graph, b.memory, b.plan, b.folds, result, directory)
+        for rows, b in blocks.items()
+    }
+    entries = result.manifest.kernels if result.manifest else ()
+    finals = {entry.name: entry.timing.final for entry in entries}
+    seconds = seconds_of(blocks, {name: final.median_s for name, final in finals.items() if final})
+    sizes = tuple(blocks)
+    rows = RowsEntry(
+        name=model.name[:1024],
+        most=model.most,
+        free={name: model.dimensions[name] for name in sorted(free)},
+        sizes=sizes,
+        seconds=tuple(seconds[size] for size in sizes),
+        choices=choices(seconds),
+        smaller=tuple(made[size].model_copy(update={"symbol": ""}) for size in sizes[:-1]),
+    )
+    whole = made[sizes[-1]].model_dump() | {"rows": rows.model_dump()}
+    return ModelManifest.model_validate(whole)
+
+
+def _checked(
+    plugins: Plugins, target: Target, model: FreeRows, blocks: Mapping[int, _Block], loaded: Model
+) -> tuple[str, ...]:
+    """Checks of each block, and of whole calls beside their blocks."""
+    found: dict[str, list[int]] = {}
+    for rows, block in blocks.items():
+        one = loaded.block(rows)
+        for check in checked(block.graph, block.given, one, lambda: CompiledKernels.of(plugins, target.name)):
+            found.setdefault(check, []).append(rows)
+    checks = [f"of {', '.join(map(str, rows))} rows {check}" for check, rows in found.items()]
+    if loaded.manifest.symbol:
+        largest = max(blocks)
+        for rows in sorted({1, 2, 3, largest + 1, 2 * largest + 3}):
+            if rows <= model.most:
+                inputs = drawn(model.at(rows).inputs, rows)
+                inputs = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in inputs.items()}
+                compare("its blocks one by one", loaded.run(inputs), loaded.by_blocks(inputs), exact=True)
+        checks.append("gives the bits of its blocks for other numbers of rows")
+    return tuple(checks)

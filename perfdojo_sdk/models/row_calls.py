@@ -1,0 +1,103 @@
+"""Calls of a model with free rows, from Python: by its function in C, or block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+
+from perfdojo_sdk.graph.arrays import numpy_dtype
+from perfdojo_sdk.graph.graph import Array, Shape
+from perfdojo_sdk.library.arrays import ArgumentValueError, aligned_empty
+from perfdojo_sdk.models.blocks import Block, blocks_of
+from perfdojo_sdk.models.manifest import ModelManifest
+
+RunBlock: TypeAlias = Callable[[Mapping[str, Array], int], Sequence[Array]]
+"""Computes the outputs of a block from its inputs, with so many threads."""
+Function: TypeAlias = Callable[[Sequence[int], int], None]
+"""The model's function in C: the number of rows and the addresses of arrays, and threads."""
+
+
+class RowCalls:
+    """Calls with any number of rows. ``blocks``: rows -> what computes so many."""
+
+    def __init__(
+        self, manifest: ModelManifest, blocks: Mapping[int, RunBlock], function: Function | None
+    ) -> None:
+        assert manifest.rows is not None, "the model has free rows"
+        self.manifest, self.rows = manifest, manifest.rows
+        self._blocks, self._function = blocks, function
+
+    def shape(self, name: str, given: Array) -> Shape:
+        """The shape that an input has to have with as many rows as ``given``."""
+        dimension = self.rows.free.get(name)
+        if dimension is None or given.ndim <= dimension:
+            return self.manifest.shape(name, self.rows.sizes[-1])
+        return self.manifest.shape(name, given.shape[dimension])
+
+    def run(self, inputs: Mapping[str, Array], threads: int) -> list[Array]:
+        """The outputs, with as many rows as the inputs, which have the right shapes.
+
+        :class:`ArgumentValueError` if inputs differ in that number, or it is 0 or too large.
+        """
+        rows = self._count(inputs)
+        made = {
+            name: aligned_empty(
+                self.manifest.shape(name, rows), numpy_dtype(str(self.manifest.values[name].dtype))
+            )
+            for name in self.manifest.outputs
+        }
+        if self._function is not None:
+            arrays = [*(inputs[name] for name in self.manifest.inputs), *made.values()]
+            addresses = [array.__array_interface__["data"][0] for array in arrays]
+            self._function([rows, *addresses], threads)
+        else:
+            for block in blocks_of(rows, self.rows.choices):
+                self._run_block(block, inputs, made, threads)
+        return list(made.values())
+
+    def _run_block(
+        self, block: Block, inputs: Mapping[str, Array], made: Mapping[str, Array], threads: int
+    ) -> None:
+        given = {name: self._padded(name, array, block) for name, array in inputs.items()}
+        found = self._blocks[block.size](given, threads)
+        for (name, whole), part in zip(made.items(), found, strict=True):
+            target = whole if name not in self.rows.free else self._part(name, whole, block)
+            target[...] = part if name not in self.rows.free else self._part(name, part, block, 0)
+
+    def _part(self, name: str, array: Array, block: Block, first: int | None = None) -> Array:
+        """The rows of a block, a view; from another first row if that is given."""
+        dimension = self.rows.free[name]
+        each = self.manifest.shape(name, 1)[dimension]
+        start = (block.first if first is None else first) * each
+        places = slice(start, start + block.rows * each)
+        return array[(slice(None),) * dimension + (places,)]
+
+    def _padded(self, name: str, array: Array, block: Block) -> Array:
+        """The rows of a block, the last one as often as the block needs."""
+        if name not in self.rows.free:
+            return array
+        dimension = self.rows.free[name]
+        part = self._part(name, array, block)
+        last = np.take(part, [-1], axis=dimension)
+        parts = [part, *[last] * (block.size - block.rows)]
+        return np.concatenate(parts, axis=dimension) if len(parts) > 1 else np.ascontiguousarray(part)
+
+    def _count(self, inputs: Mapping[str, Array]) -> int:
+        """The number of rows of a call."""
+        counts: dict[str, int] = {
+            name: array.shape[self.rows.free[name]]
+            for name, array in inputs.items()
+            if name in self.rows.free
+        }
+        first, rows = next(iter(counts.items()))
+        for name, count in counts.items():
+            if count != rows:
+                what = f"{first} has {rows} rows ({self.rows.name}), {name} has {count}"
+                raise ArgumentValueError("PD-L011", what)
+        if not 1 <= rows <= self.rows.most:
+            what = f"{first} has {rows} rows, the model takes 1 to {self.rows.most}"
+            hint = "build it with a larger --max-rows" if rows else ""
+            raise ArgumentValueError("PD-L011", what, hint=hint)
+        return rows
