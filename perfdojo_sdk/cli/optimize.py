@@ -124,8 +124,9 @@ def command(
 ) -> None:
     """Build a model: lower it to kernels, play, verify and measure each, and package them with the weights.
 
-    What is not supported is listed whole, with reasons, before anything is built; with --fallback, it runs in
-    another system, and the same list says what that is. Equal kernels are built once. A finished kernel is recorded at once; after an interruption the same command goes on from there.
+    What is not supported is listed whole, with reasons, before anything is built; with --fallback, it runs
+    in another system, and the same list says what that is. Equal kernels are built once. A finished kernel
+    is recorded at once; after an interruption the same command goes on from there.
     Use the result from Python: perfdojo_sdk.load_model("build/models/NAME").
     """
     from perfdojo_sdk.core.errors import DojoError

@@ -54,7 +54,7 @@ def unit_of(dialect: Dialect) -> Unit | None:
 
 def with_integer_sums(graph: Graph, unit: Unit | None, laws: bool) -> tuple[Graph, tuple[Fold, ...]]:
     """The graph whose sums of quantised numbers are integer kernels; sums of floats only with ``laws``."""
-    if unit is None or graph.cuts:
+    if unit is None or graph.cuts or graph.foreign:
         return graph, ()
     work = _Rewriter(graph, unit, laws)
     if not work.sites:

@@ -526,8 +526,6 @@ def checked(
 
 def _requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
     """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
-    if given.foreign:
-        return ("has integer kernels that were not compared with those of floats: parts of it run elsewhere",)
     beside, pairs = side_by_side(given, unit)
     instances = sum(statement_instances(n.program) for n in beside.nodes)
     if instances > MOST_COMPILED:
