@@ -23,10 +23,14 @@ from benchmarks.cliff.race import beside_eager, contest
 
 
 def _layer(
-    operator: str, inputs: dict[str, tuple[int, ...]], function: Callable[..., Any], **attributes: Any
+    operator: str,
+    inputs: dict[str, tuple[int, ...]],
+    function: Callable[..., Any],
+    positive: str = "",
+    **attributes: Any,
 ) -> KernelCase:
     """The only kernel that a node of ONNX becomes, beside ``function``, which takes PyTorch's functional
-    module and the inputs by name."""
+    module and the inputs by name. ``positive``: letters of inputs without negative numbers."""
     from onnx import TensorProto, helper
 
     from perfdojo_sdk.onnx import lower
@@ -45,7 +49,8 @@ def _layer(
     def call(F: Any, **tensors: Any) -> Any:
         return function(F, **{name_of[a]: t.reshape(inputs[name_of[a]]) for a, t in tensors.items()})
 
-    return KernelCase(operator, shapes, function=call, given=kernel.program)
+    least = frozenset(array for array, name in name_of.items() if name in positive)
+    return KernelCase(operator, shapes, positive=least, function=call, given=kernel.program)
 
 
 def _conv(
@@ -122,7 +127,8 @@ LAYERS: dict[str, Callable[[], KernelCase]] = {
     "batchnorm": lambda: _layer(
         "BatchNormalization",
         {"x": (1, 64, 56, 56), "g": (64,), "b": (64,), "m": (64,), "v": (64,)},
-        lambda F, x, g, b, m, v: F.batch_norm(x, m, v.abs(), g, b),
+        lambda F, x, g, b, m, v: F.batch_norm(x, m, v, g, b),
+        positive="v",
     ),
     "instancenorm": lambda: _layer(
         "InstanceNormalization", {"x": (1, 64, 56, 56), "g": (64,), "b": (64,)},

@@ -34,6 +34,8 @@ class Case:
     outputs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     temporaries: dict[str, tuple[int, ...]] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    positive: frozenset[str] = frozenset()
+    """Inputs without negative numbers, such as variances."""
     function: Callable[..., Any] = field(default=lambda F, t: None)
     """Takes PyTorch's functional module and the inputs by name; returns the outputs in their order."""
 

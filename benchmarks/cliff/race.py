@@ -74,7 +74,8 @@ class Race:
 
     def _inputs(self, made: Case) -> dict[str, np.ndarray[Any, Any]]:
         rng = np.random.default_rng(1)
-        return {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in made.inputs.items()}
+        found = {name: rng.uniform(-1, 1, shape).astype(np.float32) for name, shape in made.inputs.items()}
+        return {name: np.abs(array) if name in made.positive else array for name, array in found.items()}
 
     def _difference(self, made: Case, artifact: Artifact, inputs: Mapping[str, np.ndarray[Any, Any]]) -> str:
         """The problem with our result beside PyTorch's; "" where they agree to float32's accuracy."""
