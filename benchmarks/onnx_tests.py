@@ -100,8 +100,10 @@ class Case:
             if self._initialisers and prepared.shape_like:
                 constant = _with_constants(self.test.model, {n: arrays[n] for n in prepared.shape_like})
                 fixed = Prepared(constant)
-                arrays = {name: arrays[name] for name in fixed.inputs}
-                lowered = fixed.lowered(arrays)
+                names = [value.name for value in self.test.model.graph.input]
+                rest = [g for name, g in zip(names, given, strict=False) if name not in prepared.shape_like]
+                arrays = fixed.arrays(rest)
+                lowered = fixed.lowered(arrays, fixed.lengths(rest))
             self.runs.append((lowered, arrays, [plain(each) for each in expected]))
 
     def judge(self, execute: Execute) -> None:
