@@ -39,7 +39,7 @@ def wait_for(file: Path) -> int:
 
 
 def gone(pid: int) -> bool:
-    for _ in range(200):
+    for _ in range(1000):
         if process_tree._status(pid)[0] in "ZX":
             return True
         time.sleep(0.01)
