@@ -348,8 +348,6 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     may_pack = all(_cells_differ(b, depth) for b in columns)
     if must_pack and not may_pack:
         return None
-    if nest.sizes[row] == 1 and not must_pack and not nest.group:
-        return None  # nothing is read twice: sums along columns read each row of b once, in order
     rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     sizes, figures = nest.sizes, target.capabilities
@@ -363,6 +361,8 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     scattered = any(
         lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
     )
+    if sizes[row] == 1 and not (must_pack or scattered or nest.group):
+        return None  # nothing is read twice: sums along columns read each row of b once, in order
     steps = nest.products[0].steps
     cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
     if any(_walks_far(program, a) for a, _ in filter(None, operands)):

@@ -11,12 +11,9 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
-from perfdojo_sdk.core.subscripts import AffineExpr
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
@@ -81,7 +78,7 @@ class _Planner:
     def _games(self, start: Trace) -> list[Trace]:
         """The games that go on from ``start`` with those of all parts of its program, likeliest first."""
         program = start.program
-        ways = [self._ways(program, way, nodes) for way, nodes in self._parts(program)]
+        ways = [found for way, nodes in self._parts(program) for found in self._ways(program, way, nodes)]
         games: list[Trace] = []
         for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
             game = Play(start.root, self.rules, self.rules.most)
@@ -196,25 +193,24 @@ class _Planner:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
         if before == "contraction":
-            # Tiles of an array that nests write in several forms (phases of a transposed convolution) have no
-            # copy in registers.
-            if any(len(forms) > 1 for forms in _written((*nodes, node)).values()):
-                return False
             try:
                 return gathered(part(program, (*nodes, node)), self.rules) is not None
             except MoveError:
                 return False
         return before == way == "rows"
 
-    def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[Trace]:
-        """The games for one part, likeliest first."""
+    def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
+        """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
         if way == BLOCK_ROWS:
-            return self._games(Trace(inside(program, nodes[0].id)))
+            return [self._games(Trace(inside(program, nodes[0].id)))]
         sub = part(program, nodes)
         plays: list[Play] = []
         try:
             if way == "contraction":
                 plays = contraction(sub, self.rules, self.target)
+                if not plays and len(nodes) > 1:
+                    # Such as phases of a transposed convolution, which write one array in several forms.
+                    return [found for node in nodes for found in self._ways(program, way, (node,))]
                 self._describe_tiles(sub)
             works = [work for facts in facts_of(sub, self.target) for work in facts.works]
             along = not plays and all(_walks_rows(work, self.target) for work in works)
@@ -229,7 +225,7 @@ class _Planner:
             self._decide("plan part", sub.body[0].id, "left sequential", error.what)
         for play in plays:
             settle_buffers(play)
-        return [play.trace for play in plays]
+        return [[play.trace for play in plays]]
 
     def _join(self, game: Play, found: list[Trace], number: int) -> None:
         """Play a part's game of this number, or the nearest one that the whole program allows."""
@@ -247,14 +243,6 @@ class _Planner:
 
     def _decide(self, rule: str, place: str, choice: str, reason: str) -> None:
         self.decisions.append(Decision(rule, place, choice, reason))
-
-
-def _written(nodes: Sequence[Node]) -> dict[str, set[tuple[AffineExpr, ...]]]:
-    """Array -> the subscripts with which statements write it."""
-    forms: dict[str, set[tuple[AffineExpr, ...]]] = {}
-    for leaf in [leaf for node in nodes for leaf in node.leaves]:
-        forms.setdefault(leaf.statement.target.array, set()).add(leaf.statement.target.subscripts)
-    return forms
 
 
 def way_of(facts: NestFacts, target: Target) -> str:
