@@ -17,7 +17,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.subscripts import LEVELS
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import is_product
-from perfdojo_sdk.experts.cpu.contractions import chain
+from perfdojo_sdk.experts.cpu.loops import chain
 from perfdojo_sdk.experts.cpu.preparation import lay_out_operand
 from perfdojo_sdk.experts.cpu.steps import largest_divisor, near_caches, split
 from perfdojo_sdk.experts.steps import inline_everywhere

@@ -11,23 +11,22 @@ the tile does not divide are cut, and each part is a tile of its own.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import permutations
 from math import gcd, prod
 
-from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Read, performs
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
-from perfdojo_sdk.core.groups import factors_in
-from perfdojo_sdk.core.made import Staged
-from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, forms
+from perfdojo_sdk.experts.cpu.contraction_nests import Nest, Product, gathered
+from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward, move_outward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
-    groups_of,
     largest_divisor,
     near_caches,
     share_out,
@@ -41,7 +40,7 @@ from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
 from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.search.passes import contract, fuse, vectorise
+from perfdojo_sdk.search.passes import contract
 from perfdojo_sdk.search.play import Play
 
 #: Cost of moving one number to or from a strided place, in multiply-adds of vectors.
@@ -49,9 +48,6 @@ SCATTER = 2.0
 
 #: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
-
-#: Least number of tiles of rows that must read a panel to make packing it worthwhile.
-WORTH_PACKING = 4
 
 #: Fraction of the second-level cache, as a divisor, for a panel whose rows lie apart: they share fewer sets.
 LOOSE = 8
@@ -61,49 +57,6 @@ PAGE = 4096
 
 #: Least number of different offsets in a page at which rows begin, for a panel to have room in a cache.
 PLACES = 16
-
-
-# -- what stands there -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Product:
-    """One sum of products: ``target += one * other``, reduced over the last loops around it."""
-
-    target: Access
-    one: Access
-    other: Access
-    sizes: tuple[int, ...]
-    """Iterations of the loops of the reduction."""
-    statement: Statement
-
-    @property
-    def steps(self) -> int:
-        """Iterations of the reduction."""
-        return prod(self.sizes)
-
-    @property
-    def dtype(self) -> str:
-        return self.statement.dtype
-
-
-@dataclass(frozen=True)
-class Nest:
-    """A perfect nest from the root of the program around statements and sums of products."""
-
-    loops: tuple[Scope, ...]
-    body: tuple[Node, ...]
-    products: tuple[Product, ...]
-    group: Group | None = None
-    """The products that an instruction adds up in each lane: the innermost loop of the reduction."""
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        return tuple(loop.size for loop in self.loops)
-
-    @property
-    def dtype(self) -> str:
-        return self.products[0].dtype
 
 
 @dataclass(frozen=True)
@@ -131,184 +84,6 @@ class Plan:
     tiling: Tiling
     cost: float
     """In multiply-adds of vectors."""
-
-
-def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
-    """The program fused, with sums of one length in shared loops, and the contraction that it then is."""
-    play = Play(root, rules, rules.most)
-    fuse(play)
-    if len(play.program.body) != 1 or not isinstance(play.program.body[0], Scope):
-        return None
-    gather_sums(play, play.program.body[0].id)
-    nest = find_nest(play.program.body[0])
-    return None if nest is None else (play, nest)
-
-
-def find_nest(root: Node) -> Nest | None:
-    """The contraction that ``root`` is, if it is one."""
-    loops: list[Scope] = []
-    node = root
-    while isinstance(node, Scope):
-        loops.append(node)
-        if len(node.body) != 1 or isinstance(node.body[0], Statement):
-            break
-        node = node.body[0]
-    if not loops:
-        return None
-    body = loops[-1].body
-    products = [_products(child) for child in body if isinstance(child, Scope)]
-    if not products or None in products or any(l.suffix for l in loops):
-        return None
-    sums = tuple(p for found in products for p in found or ())
-    if len({len(p.sizes) for p in sums}) > 1:
-        return None  # plans count loops from outside
-    return Nest(tuple(loops), body, sums)
-
-
-def _products(scope: Scope) -> list[Product] | None:
-    """The sums in a nest of reduction loops; None when it holds anything else."""
-    found = []
-    for statement, sizes in scope.leaves:
-        value = statement.value
-        factors = value.arguments if performs(value, "mul") else ()
-        stored = [f.argument if isinstance(f, Cast) else f for f in factors]
-        accesses = [f.access for f in stored if isinstance(f, Read)]
-        if statement.accumulate != "add" or len(accesses) != 2:
-            return None
-        one, other = accesses
-        found.append(Product(statement.target, one, other, sizes, statement))
-    return found
-
-
-def _forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
-    """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that
-    were converted before; or as it is."""
-    grouped = False
-    for group in groups_of(start):
-        for found in _in_groups(start, nest, group) if not grouped else ():
-            grouped = True
-            yield found
-    play = _again(start)
-    if any(isinstance(term, Cast) for p in nest.products for term in p.statement.value.terms):
-        converted = _converted(play, nest)
-        if converted is not None:
-            yield play, converted
-            return
-    yield start, nest
-
-
-def _again(start: Play) -> Play:
-    play = Play(start.trace.root, start.rules, start.most)
-    play.trace = start.trace
-    return play
-
-
-def _in_groups(start: Play, nest: Nest, group: Group) -> Iterator[tuple[Play, Nest]]:
-    """The contraction with a loop of the reduction cut into groups, for each loop along which an operand has
-    neighbours; integers that are too short are converted before."""
-    found: Nest | None = nest
-    if not all(factors_in(product.statement, group) for product in nest.products):
-        start = _again(start)
-        found = _converted(start, nest, group)
-    for level in range(len(nest.products[0].sizes)) if found else ():
-        play = _again(start)
-        if found and (cut_nest := _cut_into_groups(play, found, group, level)):
-            yield play, cut_nest
-
-
-def _converted(play: Play, nest: Nest, group: Group | None = None) -> Nest | None:
-    """The contraction of operands that were converted before: to the dtype of the sums or, as far as that
-    loses nothing, to those of a group. None where that is not worth it."""
-    sizes = (*nest.sizes, *nest.products[0].sizes)
-    for product in nest.products:
-        operands = (product.one, product.other)
-        uses = [prod(s for l, s in enumerate(sizes) if l not in a.levels) for a in operands]
-        casts = [term for term in product.statement.value.terms if isinstance(term, Cast)]
-        if min(uses) < WORTH_PACKING or (group and (len(casts) < 2 or product.dtype != group.total)):
-            return None
-        dtypes = group.factors if group else (product.dtype,) * len(casts)
-        for cast, dtype in zip(casts, dtypes, strict=True):
-            statement = _statement(play, product.statement.id)
-            if dtype not in (cast.dtype, cast.argument.dtype):
-                term = statement.value.terms.index(cast)
-                if not play.may("widen_integer", statement.id, dtype=dtype, term=term):
-                    return None
-                statement = _statement(play, product.statement.id)
-                cast = Cast(cast.argument, dtype)
-            if cast.argument.dtype != dtype:
-                before, term = nest.loops[0].id, statement.value.terms.index(cast)
-                made = play.may("stage_expression", statement.id, before=before, term=term)
-                if not isinstance(made, Staged):
-                    return None
-                _lay_out_like_source(play, made)
-    return find_nest(play.program.body[-1])
-
-
-def _lay_out_like_source(play: Play, made: Staged) -> None:
-    """Give a converted copy of an array the array's order of dimensions, and write it row by row."""
-    loops = chain(play, made.nests[0].top)
-    copy = play.scope(loops[-1]).body[0]
-    assert isinstance(copy, Statement)
-    (source,) = copy.reads
-    buffer = play.program.buffer_of[source.array]
-    steps = {loop: abs(lane_stride(buffer, source.subscripts, k) or 0) for k, loop in enumerate(loops)}
-    order = list(loops)
-    for _ in loops:
-        for k in range(len(order) - 1):
-            if steps[order[k]] < steps[order[k + 1]] and play.may("reorder_dims", made.buffer, dim=k):
-                order[k : k + 2] = order[k + 1], order[k]
-    arrange(play, order)
-    vectorise(play, order[-1])
-
-
-def _statement(play: Play, identifier: str) -> Statement:
-    node = play.node(identifier)
-    assert isinstance(node, Statement)
-    return node
-
-
-def _cut_into_groups(play: Play, nest: Nest, group: Group, level: int) -> Nest | None:
-    """The nest after a loop, counted from the outermost of the reduction, was cut into groups."""
-    sums = [node for node in nest.body if isinstance(node, Scope)]
-    loops = chain(play, sums[0].id)
-    program, depth = play.program, len(nest.loops) + level
-    if len(sums) > 1 or len(loops) <= level or play.scope(loops[level]).size % group.size:
-        return None
-    for product in nest.products:
-        buffers = {a: program.buffer_of[a.array] for a in (product.one, product.other)}
-        if all(lane_stride(buffer, a.subscripts, depth) != 1 for a, buffer in buffers.items()):
-            return None
-    inner = split(play, loops[level], group.size)[-1]
-    move_inward(play, inner, len(loops) - 1 - level)
-    found = find_nest(play.program.body[-1])
-    return None if found is None else replace(found, group=group)
-
-
-def gather_sums(play: Play, root: str) -> None:
-    """Bring what starts a sum before all sums, so that sums of one length share their loops."""
-    for node in _innermost_body(play, root):
-        if isinstance(node, Statement):
-            while _stands_behind_a_sum(play, node.id) and play.may(
-                "reorder_statements", _before(play, node.id).id
-            ):
-                pass
-    fuse(play)
-
-
-def _innermost_body(play: Play, root: str) -> tuple[Node, ...]:
-    body = play.scope(root).body
-    while len(body) == 1 and isinstance(body[0], Scope):
-        body = body[0].body
-    return body
-
-
-def _before(play: Play, place: str) -> Node:
-    path = play.program.paths[place]
-    return play.program.siblings(path)[path[-1] - 1]
-
-
-def _stands_behind_a_sum(play: Play, place: str) -> bool:
-    return play.program.paths[place][-1] > 0 and isinstance(_before(play, place), Scope)
 
 
 # -- choosing ----------------------------------------------------------------------------------------
@@ -434,7 +209,7 @@ def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]
     if found is None:
         return []
     plays: list[Play] = []
-    for start, nest in _forms(*found):
+    for start, nest in forms(*found):
         for plan in plans(start.program, nest, target):
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
@@ -664,49 +439,3 @@ def _only_sum(body: Sequence[Node]) -> Scope:
     if len(sums) > 1:
         raise MoveError("PD-T001", "sums of several lengths share a nest, and cannot share a tile")
     return sums[0]
-
-
-# -- walking about nests -----------------------------------------------------------------------------
-
-
-def arrange(play: Play, order: Sequence[str]) -> None:
-    """Interchange the loops of a perfect nest until they stand in ``order``."""
-    for position, wanted in enumerate(order):
-        nest = sorted(order, key=lambda place: len(play.program.paths[place]))
-        for outer in reversed(nest[position : nest.index(wanted)]):
-            play.must("swap_scopes", outer)
-
-
-def chain(play: Play, place: str) -> list[str]:
-    """Ids of the scopes of a perfect nest, from ``place`` inwards."""
-    found = [place]
-    while len(body := play.scope(found[-1]).body) == 1 and isinstance(body[0], Scope):
-        found.append(body[0].id)
-    return found
-
-
-def cut(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
-    """Cut the range of a scope into parts of these sizes; their ids."""
-    found = []
-    for size in sizes[:-1]:
-        first, place = play.split_range(place, size)
-        found.append(first)
-    return [*found, place]
-
-
-def cut_off_rest(play: Play, place: str, factor: int) -> list[str]:
-    """Cut a range where ``factor`` stops dividing it; the id of the first part, or of both."""
-    size = play.scope(place).size
-    rest = size % factor
-    return cut(play, place, [size - rest, rest]) if rest and rest < size else [place]
-
-
-def move_inward(play: Play, place: str, steps: int) -> None:
-    for _ in range(steps):
-        play.must("swap_scopes", place)
-
-
-def move_outward(play: Play, nest: Sequence[str]) -> None:
-    """Move the last scope of ``nest``, which stands innermost, to its outside."""
-    for outer in reversed(nest[:-1]):
-        play.must("swap_scopes", outer)

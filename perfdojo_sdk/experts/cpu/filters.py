@@ -15,19 +15,9 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.experts.cpu.contractions import (
-    Nest,
-    Plan,
-    arrange,
-    chain,
-    cut,
-    find_nest,
-    gathered,
-    map_to_hardware,
-    move_inward,
-    plans,
-    play_contraction,
-)
+from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered
+from perfdojo_sdk.experts.cpu.contractions import Plan, map_to_hardware, plans, play_contraction
+from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, move_inward
 from perfdojo_sdk.experts.cpu.steps import split
 from perfdojo_sdk.experts.cpu.windows import Windows
 from perfdojo_sdk.experts.steps import neighbour, separate

@@ -17,7 +17,8 @@ from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
-from perfdojo_sdk.experts.cpu.contractions import gathered, plans, play_contractions
+from perfdojo_sdk.experts.cpu.contraction_nests import gathered
+from perfdojo_sdk.experts.cpu.contractions import plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay

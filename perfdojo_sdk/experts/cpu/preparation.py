@@ -15,7 +15,8 @@ from perfdojo_sdk.core.program import LocatedNode, Node, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
-from perfdojo_sdk.experts.cpu.contractions import chain, find_nest
+from perfdojo_sdk.experts.cpu.contraction_nests import find_nest
+from perfdojo_sdk.experts.cpu.loops import chain
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
