@@ -16,22 +16,21 @@ torch onnx onnxruntime openvino libggml-python). Times are medians, measured.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import json
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
 from pathlib import Path
 from typing import Any
 
-import dtypes
 import numpy as np
-from dtypes import Array, Call, Process, race
+
+if not __package__:
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.systems_race import Array, Call, command, numbers
 
 SYSTEMS = {
     "ours": "perfdojo-sdk", "torch": "torch", "onnxruntime": "onnxruntime", "openvino": "openvino",
@@ -300,7 +299,7 @@ def prepared(system: str, name: str, threads: int) -> tuple[Call, dict[str, Any]
     row = ROWS[name]
     data = row.make()
     call = globals()[system](row, data, threads)
-    found = dtypes._numbers(call())
+    found = numbers(call())
     quantised = data.nodes[-1][0] == "QuantizeLinear"
     apart = np.abs(found.reshape(data.meant.shape).astype(np.float64) - data.meant)
     if not quantised:
@@ -312,16 +311,6 @@ def prepared(system: str, name: str, threads: int) -> tuple[Call, dict[str, Any]
 
 
 # -- the race ----------------------------------------------------------------------------------------
-
-
-def installed() -> dict[str, str]:
-    found = {}
-    for system, package in SYSTEMS.items():
-        try:
-            found[system] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def summary(state: Mapping[str, Any]) -> Iterator[str]:
@@ -344,42 +333,5 @@ def summary(state: Mapping[str, Any]) -> Iterator[str]:
         yield f"geometric mean of {len(ratios)}: {exp(sum(map(log, ratios)) / len(ratios)):.2f}x"
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rows", default="", help="words that the names of rows begin with")
-    parser.add_argument("--threads", default="")
-    parser.add_argument("--state", type=Path, default=Path("build/quantised.json"))
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--processors", default="", help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.worker:
-        processors = [int(p) for p in given.processors.split(",")]
-        dtypes.worker(given.worker, int(given.threads), processors, prepared)
-        return 0
-    every = len(os.sched_getaffinity(0))
-    threads = [int(t) for t in given.threads.split(",")] if given.threads else sorted({1, every})
-    state = json.loads(given.state.read_text()) if given.state.exists() else {"rows": {}}
-    state |= {"versions": installed()}
-    words = tuple(filter(None, given.rows.split(",")))
-    chosen = [row for row in ROWS.values() if not words or row.name.startswith(words)]
-    for count in threads:
-        todo = [row for row in chosen if f"{row.name} on {count}" not in state["rows"]]
-        processes = [Process(system, count, __file__) for system in state["versions"]] if todo else []
-        try:
-            for row in todo:
-                state["rows"][f"{row.name} on {count}"] = race(row.name, processes)
-                given.state.parent.mkdir(parents=True, exist_ok=True)
-                given.state.write_text(json.dumps(state, indent=1) + "\n")
-                print(f"{row.name} on {count}", file=sys.stderr, flush=True)
-        finally:
-            for process in processes:
-                process.end()
-    print(json.dumps(state, indent=1) if given.json else "\n".join(summary(state)))
-    return 0
-
-
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(command(__file__, __doc__, list(ROWS), SYSTEMS, prepared, summary))
