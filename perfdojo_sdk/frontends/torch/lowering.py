@@ -34,8 +34,6 @@ DTYPES: Mapping[Any, str] = {
     torch.bool: "bool",
 }  # fmt: skip
 TORCH_DTYPES = {ours: theirs for theirs, ours in DTYPES.items()}
-#: Calls that are no work: a number of a shape, an element of a tuple.
-_PLAIN = (operator.getitem,)
 
 
 @dataclass(frozen=True)

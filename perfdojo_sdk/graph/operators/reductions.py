@@ -8,7 +8,6 @@ from math import prod
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
-from perfdojo_sdk.graph.operators import elementwise
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import axes_of, axis_of, reduced
 from perfdojo_sdk.graph.writer import Place, Writer, computed_in, is_float, levels, number
@@ -224,7 +223,3 @@ def hardmax(b: Builder, x: Value, axis: int) -> Value:
     found = f"{index.broadcast(x.shape, names)} == {names[axis]}"
     k.nest(x.shape, f"{y(names)} = {y.store(f'select({found}, 1, 0)')}")
     return k.done()[0]
-
-
-def mean_of(b: Builder, values: Sequence[Value]) -> Value:
-    return elementwise.variadic(b, "mean", lambda a, c: f"{a} + {c}", values, divided=True)

@@ -349,14 +349,6 @@ def _nan_to_num(c: Call) -> Value:
     return pointwise(c, "nan_to_num", formula, c["self"])
 
 
-def _atan2(c: Call) -> Value:
-    raise Refused(Reason.OPERATION, "the language has no operation atan2")
-
-
-def _hypot(c: Call) -> Value:
-    raise Refused(Reason.OPERATION, "the language has no operation hypot")
-
-
 # -- casts and copies --------------------------------------------------------------------------------
 
 
