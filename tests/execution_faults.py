@@ -346,7 +346,7 @@ FAULTS: Mapping[str, Fault] = {
         also=("after_fork", "unloaded", "no_threads"),
     ),
     "counts the calls of a thread": Fault(
-        "own_memory", "wrong_result", "other values in 1 bytes", f"static _Thread_local int n; n++; {RIGHT}"
+        "own_memory", "wrong_result", "other values in 1 bytes", f"static _Thread_local char n; n++; {RIGHT}"
     ),
     "waits for a worker that does not start": Fault(
         "no_threads",

@@ -99,8 +99,10 @@ def _do(action: Callable[[Tell], None], pipe: int) -> None:
 def _listen(pipe: int, deadline: float, ended: Ended) -> None:
     """Read the fork's messages until it has ended."""
     received = b""
+    waiting = select.poll()  # unlike select.select, it takes descriptors above 1023
+    waiting.register(pipe, select.POLLIN)
     while True:
-        ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
+        ready = waiting.poll(max(0.0, deadline - time.monotonic()) * 1000)
         if not ready:
             ended.late = True
             return

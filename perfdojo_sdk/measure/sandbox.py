@@ -388,8 +388,9 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
 
 def _listen(pipe: int, marks: list[tuple[str, float]]) -> None:
     """Wait for one polling interval; note when a mark comes. The end of the child closes the pipe."""
-    ready, _, _ = select.select([pipe], [], [], _POLL_S)
-    if ready:
+    waiting = select.poll()  # unlike select.select, it takes descriptors above 1023
+    waiting.register(pipe, select.POLLIN)
+    if waiting.poll(_POLL_S * 1000):
         now = time.perf_counter()
         received = os.read(pipe, _MOST_MARKS)
         if len(marks) < _MOST_MARKS:
