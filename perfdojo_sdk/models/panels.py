@@ -159,7 +159,7 @@ def _in_panels(program: Program, operand: _Operand, width: int) -> Program | Non
                 shape = (*shape[:d], panels, width, *shape[d + 1 :])
                 rewrites[buffer.name] = _split(d, level)
         buffers.append(buffer.with_dimensions(tuple(map(Dimension, shape))))
-    forms = (*LEVELS[:level], whole, *LEVELS[level + 1 : -1])
+    forms = (*LEVELS[:level], whole, *LEVELS[level + 2 :])
     body = [_divided(tree, 0, operand, width, rewrites, forms) for tree in program.body]
     if any(tree is None for tree in body):
         return None
