@@ -582,6 +582,17 @@ def test_steps_that_do_not_fill_a_dimension_tell_nothing_about_its_size() -> Non
     assert not [e for e in extents(root) if ("y", 0) in e.places]
 
 
+def test_what_reads_an_input_in_parts_shrinks_without_it() -> None:
+    """Two gates whose weights lie in one array: their rows stay, what is computed of them has fewer."""
+    root = program(
+        "kernel gates(x, w) -> y\nx f32 [32] heap\nw f32 [96] heap\ny f32 [32] heap\n\n"
+        "32 y[{0}] = x[{0}] * w[{0}] + w[{0}+48]"
+    )
+    reduced = reduce_trace(Trace(root).play(RULES, Move.of("split_scope", "s0", factor=4)), RULES, 8)
+    assert [reduced.root.buffer_of[name].shape for name in "xwy"] == [(8,), (96,), (8,)]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]

@@ -209,7 +209,11 @@ def extents(root: Program) -> list[Extent]:
     sizes = _sizes(root)
     groups = _Groups(sizes)
     pinned: list[SizeKey] = []
+    in_parts = _read_in_parts(root)
     for place, subscript, path, writes in _subscripts(root):
+        if place in in_parts:
+            pinned.append(place)  # what reads it may shrink without it
+            continue
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
         leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
         if scopes and subscript == AffineExpr.level(subscript.highest):
@@ -226,6 +230,17 @@ def extents(root: Program) -> list[Extent]:
     fixed = {groups.leader(place)[0] for place in pinned}
     found = [_extent(ws, sizes) for leader, ws in groups.members().items() if leader not in fixed]
     return sorted((each for each in found if each is not None), key=lambda extent: -extent.size)
+
+
+def _read_in_parts(root: Program) -> set[SizeKey]:
+    """Dimensions of arrays that are only read, some of them elsewhere than at a scope's iterator, such as the
+    rows of one gate in the weights of all gates."""
+    written = {place for place, _, _, writes in _subscripts(root) if writes}
+    return {
+        place
+        for place, subscript, _, _ in _subscripts(root)
+        if place not in written and (not subscript.levels or subscript != AffineExpr.level(subscript.highest))
+    }
 
 
 def _leading(subscript: AffineExpr, sizes: Sequence[int]) -> tuple[int, int] | None:
