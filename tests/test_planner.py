@@ -317,6 +317,15 @@ def test_a_function_is_computed_once() -> None:
     assert statement.target.array.startswith("y_v")
 
 
+def test_a_function_of_what_a_loop_changes_is_no_fixed_one() -> None:
+    """Steps in time: no iterator stands in the operand, but each step computes it anew."""
+    found = planned(
+        "kernel steps(x) -> y\nx f32 [64] heap\nh f32 [16] heap\ny f32 [64,16] heap\n\n"
+        "16 h[{0}] = 0\n64\n| 16 h[{1}] = h[{1}] + x[{0}]\n| 16 y[{0},{1}] = tanh(h[{1}])"
+    )
+    assert not [d for d in found.decisions if d.rule == "hoist functions"]
+
+
 def test_factors_of_a_product_get_names() -> None:
     """A constant is multiplied once, what is computed from elements before the nest; the rest is tiled."""
     found = planned(SCALED)

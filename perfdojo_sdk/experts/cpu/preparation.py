@@ -11,7 +11,7 @@ from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr, Condition, Operation, performs
 from perfdojo_sdk.core.geometry import lane_stride
-from perfdojo_sdk.core.program import LocatedNode, Node, Scope, Statement
+from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
@@ -104,15 +104,27 @@ def hoist_functions(play: Play, target: Target) -> list[Decision]:
 
 
 def _fixed_function(play: Play, identifier: str) -> tuple[int, str, float] | None:
-    """A costly term that lacks a loop of its statement: its number, its operation, the uses of each value."""
-    statement, _, _, sizes = play.program.place_of[identifier]
-    assert isinstance(statement, Statement)
-    for term, value in enumerate(statement.value.terms):
+    """A costly term that is the same in all iterations of a loop of its statement: its number, its operation,
+    the uses of each value."""
+    place = play.program.place_of[identifier]
+    assert isinstance(place.node, Statement)
+    for term, value in enumerate(place.node.value.terms):
         if isinstance(value, Operation) and SPELLINGS[value.name].cost >= COSTLY:
-            uses = prod(size for level, size in enumerate(sizes) if level not in value.levels)
+            varying = value.levels | _changing(play.program, place, value)
+            uses = prod(size for level, size in enumerate(place.sizes) if level not in varying)
             if uses >= LEAST_USES:
                 return term, value.name, uses
     return None
+
+
+def _changing(program: Program, place: LocatedNode, value: Operation) -> set[int]:
+    """Levels of the loops around a statement that write what ``value`` reads, such as those over time."""
+    buffers = {program.buffer_of[read.array].name for read in value.reads}
+    writes = [o.path for name in buffers for o in program.occurrences[name] if o.writes]
+    here = place.path
+    return {
+        level for level in range(len(here) - 1) if any(p[: level + 1] == here[: level + 1] for p in writes)
+    }
 
 
 # -- operands that several nests read ------------------------------------------------------------------
