@@ -48,6 +48,10 @@ _POLL_S = 0.02
 #: Memory for the child's interpreter, in addition to the kernel's and its arrays'; a fork also has this
 #: process's.
 _INTERPRETER_BYTES = 256 << 20
+#: Most files that the arrays of jobs in one child may take; a process may have few, often 1024.
+_MOST_FILES = 256
+#: Bytes of an output from which on it is mapped.
+_COPIED = 1 << 20
 #: The child's clock may lag this far behind the parent's: scheduling, not cheating.
 _CLOCK_SLACK_S = 0.05
 #: Seconds by which the parent may notice the first mark later than the second.
@@ -135,7 +139,11 @@ def _together(job: Job, artifacts: Sequence[Artifact]) -> list[Measurement | Fai
 
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
-    """Jobs that fork, one after the other in one child; each in a child of its own should that one die."""
+    """Jobs that fork, one after the other in one child, or in several if their arrays are many; each in a
+    child of its own should that one die."""
+    if len(jobs) > 1 and sum(map(_arrays_of, jobs)) > _MOST_FILES:
+        half = len(jobs) // 2
+        return execute_together(jobs[:half]) + execute_together(jobs[half:])
     with private_folder("run") as top, ExitStack() as stack:
         folders = [Path(top, str(k)) for k in range(len(jobs))]
         results, given = list[tuple[int, ...]](), list[int]()
@@ -161,6 +169,12 @@ def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
             if len(fine) == len(jobs):
                 return fine
     return [execute(job) for job in jobs]
+
+
+def _arrays_of(job: Job) -> int:
+    """The arrays that the job exchanges with its child, each a file that is open meanwhile."""
+    inputs = len(job.artifacts[0].inputs) if job.request.inputs is not None else 0
+    return inputs + sum(len(a.outputs) for a in job.artifacts if job.request.want_outputs)
 
 
 def _check_interfaces(job: Job) -> None:
@@ -265,8 +279,10 @@ def _fill(file: int, array: np.ndarray[Any, Any]) -> None:
 
 
 def _taken(file: int, spec: ArraySpec) -> np.ndarray[Any, Any]:
-    """The array that the child left in ``file``, without copying it."""
-    memory = mmap.mmap(file, _bytes_of(spec), mmap.MAP_PRIVATE)
+    """The array that the child left in ``file``; only a small one is copied, since a mapping keeps a file
+    open."""
+    size = _bytes_of(spec)
+    memory = bytearray(os.pread(file, size, 0)) if size < _COPIED else mmap.mmap(file, size, mmap.MAP_PRIVATE)
     return np.frombuffer(memory, np.dtype(CARRIER[spec.dtype])).reshape(spec.shape)
 
 
