@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -287,6 +288,23 @@ def test_runs_in_one_fork_stay_apart_and_a_crash_is_one_run_s_own() -> None:
             else:
                 assert isinstance(alone, Measurement) and found.outputs and alone.outputs
                 assert found.outputs["y"].tobytes() == alone.outputs["y"].tobytes()
+
+
+def test_many_runs_at_once_need_few_open_files() -> None:
+    """A process may often have 1024 of them; nothing stays open with the results."""
+    x = np.arange(N, dtype=np.float32)
+    requests = [replace(ONCE, inputs={"x": x + k}) for k in range(150)]
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    before = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 280, limits[1]))
+    try:
+        found = replace(RUNNER, forks=True).run_together(build(RIGHT), requests)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert len(os.listdir("/proc/self/fd")) <= before + 5
+    for k, each in enumerate(found):
+        assert isinstance(each, Measurement) and each.outputs
+        assert np.array_equal(each.outputs["y"], 2 * (x + k))
 
 
 def test_a_workspace_beyond_the_limit() -> None:
