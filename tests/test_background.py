@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from pathlib import Path
@@ -10,6 +11,8 @@ import pytest
 
 from perfdojo_sdk.core.errors import NothingFoundError
 from perfdojo_sdk.library.background import in_background
+from perfdojo_sdk.measure.child import Forked
+from perfdojo_sdk.measure.forked import in_fork
 
 
 def test_work_beside_gives_its_result_or_is_done_here(tmp_path: Path) -> None:
@@ -47,6 +50,45 @@ def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None
             mark.touch()
             os._exit(1)
     assert not mark.exists()
+
+
+class Knot:
+    """Part of a cycle, whose destructor leaves a mark if another process than its owner's runs it."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark, self.owner, self.itself = mark, os.getpid(), self
+
+    def __del__(self) -> None:
+        if os.getpid() != self.owner:
+            self.mark.touch()
+
+
+@pytest.mark.parametrize("start", ["background", "fork", "child"])
+def test_a_fork_destroys_nothing_of_its_parent(tmp_path: Path, start: str) -> None:
+    """Objects of the parent may wait for threads that a fork does not have."""
+    mark, begun = tmp_path / "destroyed", tmp_path / "begun"
+
+    def collect() -> None:
+        begun.touch()
+        gc.collect()
+
+    gc.disable()
+    try:
+        Knot(mark)
+        if start == "background":
+            with in_background(collect) as result:
+                result()
+        elif start == "fork":
+            assert in_fork(lambda tell: collect(), 20).finished
+        else:
+            with (tmp_path / "said").open("wb") as said:
+                child = Forked(collect, said.fileno(), ())
+                while child.poll() is None:
+                    time.sleep(0.01)
+                assert child.end() == 0
+    finally:
+        gc.enable()
+    assert begun.exists() and not mark.exists()
 
 
 def test_an_interruption_ends_the_work_beside(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ do not disturb each other, and are played in parallel, in processes that share t
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import signal
@@ -284,6 +285,7 @@ def _begin(table: KernelEvaluators, parent: int) -> None:
     """Initialise a child process that plays: one core; it ends silently with its parent or on Ctrl-C."""
     global _table
     _table = table
+    gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     try:

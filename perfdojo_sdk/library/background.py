@@ -6,6 +6,7 @@ this process, so only the result has to be sent.
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -72,6 +73,7 @@ def _work_and_leave(work: Callable[[], T], writing: int, blocked: Iterable[int])
     status = 1
     try:
         try:
+            gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
             signal.signal(signal.SIGTERM, _unwind)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
