@@ -285,7 +285,7 @@ def _begin(table: KernelEvaluators, parent: int) -> None:
     """Initialise a child process that plays: one core; it ends silently with its parent or on Ctrl-C."""
     global _table
     _table = table
-    gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
+    gc.freeze()  # objects of the parent may wait for threads that are not here
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     threading.Thread(target=_leave_with, args=(parent,), daemon=True).start()
     try:

@@ -73,7 +73,7 @@ def _work_and_leave(work: Callable[[], T], writing: int, blocked: Iterable[int])
     status = 1
     try:
         try:
-            gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
+            gc.freeze()  # objects of the parent may wait for threads that are not here
             signal.signal(signal.SIGTERM, _unwind)
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets it too, and ends this process
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

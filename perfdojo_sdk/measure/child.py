@@ -119,7 +119,7 @@ def _work_and_leave(
     blocked."""
     status = 1
     try:
-        gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
+        gc.freeze()  # objects of the parent may wait for threads that are not here
         os.setsid()
         for handled in _HANDLED:
             signal.signal(handled, signal.SIG_DFL)

@@ -82,7 +82,7 @@ def _do(action: Callable[[Tell], None], pipe: int) -> None:
         os.write(pipe, (json.dumps(words) + "\n").encode())
 
     _libc.prctl(1, signal.SIGKILL)  # end when the parent ends
-    gc.freeze()  # what the parent had is the parent's to destroy; it may wait for threads that are not here
+    gc.freeze()  # objects of the parent may wait for threads that are not here
     status = 1
     try:
         action(tell)
