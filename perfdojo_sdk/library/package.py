@@ -33,6 +33,7 @@ from perfdojo_sdk.library.manifest import (
     KernelTiming,
     LibraryError,
     Manifest,
+    PackingEntry,
     read_artefact,
     read_manifest,
 )
@@ -245,4 +246,5 @@ def _entry(found: Found, home: PackagedFile) -> KernelEntry:
         notes=record.notes,
         faults=record.faults,
         build_seconds=record.build_seconds,
+        packing=PackingEntry.of(found.source.packing) if found.source.packing else None,
     )

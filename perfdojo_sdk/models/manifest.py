@@ -121,6 +121,26 @@ class EdgeEntry(Strict):
     seconds: float = Field(ge=0)
 
 
+class PackCallEntry(Strict):
+    """Work that depends on constants alone."""
+
+    kernel: Identifier
+    whole: bool
+    """True if all of the kernel is such work; else its pack is."""
+    inputs: tuple[ValueName, ...] = Field(max_length=64)
+    """The constants that it reads, or what an earlier call made."""
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+
+
+class PackEntry(Strict):
+    """What the library's function ``SYMBOL_pack`` makes of the weights, once for all calls."""
+
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+    calls: tuple[PackCallEntry, ...] = Field(min_length=1)
+    values: dict[ValueName, Annotated[int, Field(ge=0, le=MAX_BLOCK)]] = {}
+    """Arrays that kernels of constants make -> their first byte in it."""
+
+
 class RowsEntry(Strict):
     """The free rows of a model, which consists of the same graph for several numbers of rows."""
 
@@ -182,6 +202,8 @@ class ModelManifest(Strict):
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
+    packed: PackEntry | None = None
+    """What is packed; None: nothing is."""
     rows: RowsEntry | None = None
     """The free rows; shapes are then those of the largest block."""
 
@@ -189,8 +211,9 @@ class ModelManifest(Strict):
     def _fits(self) -> Self:
         _check_views(self.views, self.values)
         known = {*self.inputs, *self.constants}
-        writable = {*self.offsets, *self.outputs}
-        for name in (*known, *self.outputs, *self.offsets):
+        packed = self.packed.values if self.packed else {}
+        writable = {*self.offsets, *self.outputs, *packed}
+        for name in (*known, *self.outputs, *self.offsets, *packed):
             if name not in self.values:
                 raise ValueError(f"{name!r} is no value")
         for name, offset in self.offsets.items():
