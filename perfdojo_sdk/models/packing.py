@@ -8,7 +8,7 @@ the same for all numbers of rows, and equal work is done once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.codegen.packed import PackingGenerator
@@ -54,10 +54,11 @@ class PackPlan:
         return bool(self.calls)
 
 
-def constant_homes(graph: Graph) -> tuple[frozenset[str], frozenset[int]]:
+def constant_homes(graph: Graph, seldom: Collection[str] = ()) -> tuple[frozenset[str], frozenset[int]]:
     """The values that depend on constants alone, but for those that callers get or a check looks at, and the
-    numbers of the nodes that make them. None in a graph with parts that peers run."""
-    constants = set(graph.constants)
+    numbers of the nodes that make them. None in a graph with parts that peers run. ``seldom``: inputs that
+    count as constants."""
+    constants = {*graph.constants, *seldom}
     if graph.foreign:
         return frozenset(constants), frozenset()
     kept = {graph.home(value.name) for value in graph.outputs}
@@ -70,9 +71,9 @@ def constant_homes(graph: Graph) -> tuple[frozenset[str], frozenset[int]]:
     return frozenset(constants), frozenset(nodes)
 
 
-def packed_values(graph: Graph) -> tuple[str, ...]:
+def packed_values(graph: Graph, seldom: Collection[str] = ()) -> tuple[str, ...]:
     """The values that kernels make of constants alone."""
-    _, nodes = constant_homes(graph)
+    _, nodes = constant_homes(graph, seldom)
     return tuple(name for k in sorted(nodes) for name in graph.nodes[k].outputs)
 
 
@@ -86,12 +87,12 @@ def packings_of(kernels: Iterable[Found]) -> dict[str, Packing]:
     return {f.kernel.program.text: f.source.packing for f in kernels if f.source.packing is not None}
 
 
-def constant_inputs(graphs: Sequence[Graph]) -> dict[str, tuple[str, ...]]:
+def constant_inputs(graphs: Sequence[Graph], seldom: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Text of a program -> its inputs that are constants, in most of the nodes where any is: a kernel has one
     pack, and nodes with other constants call it whole."""
     counts: dict[str, Counter[tuple[str, ...]]] = {}
     for graph in graphs:
-        constants, alone = constant_homes(graph)
+        constants, alone = constant_homes(graph, seldom)
         for k, node in enumerate(graph.nodes):
             if k in alone or graph.foreign:
                 continue
@@ -108,16 +109,22 @@ def packing_builder(constants: Mapping[str, Sequence[str]]) -> MakeBuilder:
     def make(
         plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
     ) -> KernelBuilder:
-        context = BuildContext.of(plugins, target, settings, figures)
-        generator = PackingGenerator(context.generator, context.rules.dialect, constants)
-        return KernelBuilder(replace(context, generator=generator))
+        return KernelBuilder(with_packs(BuildContext.of(plugins, target, settings, figures), constants))
 
     return make
 
 
-def plan_packing(graphs: Sequence[Graph], packings: Mapping[str, Packing]) -> PackPlan:
+def with_packs(context: BuildContext, constants: Mapping[str, Sequence[str]]) -> BuildContext:
+    """The context in which kernels offer packs; ``constants`` as for :func:`packing_builder`."""
+    generator = PackingGenerator(context.generator, context.rules.dialect, constants)
+    return replace(context, generator=generator)
+
+
+def plan_packing(
+    graphs: Sequence[Graph], packings: Mapping[str, Packing], seldom: Collection[str] = ()
+) -> PackPlan:
     """The plan for graphs that share their constants. ``packings``: text of a program -> the pack of its
-    kernel."""
+    kernel; ``seldom``: inputs that count as constants."""
     calls: list[PackCall] = []
     known: dict[object, tuple[int, ...]] = {}
     total = 0
@@ -135,7 +142,7 @@ def plan_packing(graphs: Sequence[Graph], packings: Mapping[str, Packing]) -> Pa
 
     values, nodes = [], []
     for graph in graphs:
-        constants, alone = constant_homes(graph)
+        constants, alone = constant_homes(graph, seldom)
         mine: dict[str, int] = {}
         own: dict[int, int] = {}
         for k, node in enumerate(graph.nodes):
