@@ -219,6 +219,8 @@ class ModelManifest(Strict):
         for name, offset in self.offsets.items():
             if offset % 64 or offset + self.values[name].bytes > self.block_bytes:
                 raise ValueError(f"{name!r} does not lie in the block of memory")
+        if self.packed is not None:
+            self._check_packed(self.packed)
         for node in self.nodes:
             called = node.kernel or node.part
             if bool(node.kernel) == bool(node.part) or node.part and node.part not in self.parts:
@@ -238,6 +240,17 @@ class ModelManifest(Strict):
         if self.rows is not None:
             self._check_rows(self.rows)
         return self
+
+    def _check_packed(self, packed: PackEntry) -> None:
+        """Calls read constants and what others made; what they make lies in the block, apart."""
+        for name in (name for call in packed.calls for name in call.inputs):
+            if name not in self.constants and name not in packed.values and self.rows is None:
+                raise ValueError(f"{name!r} is packed, and is no constant")
+        for name, offset in packed.values.items():
+            if offset % 64 or offset + self.values[name].bytes > packed.bytes:
+                raise ValueError(f"{name!r} does not lie in what is packed")
+        if sum(call.bytes for call in packed.calls) > packed.bytes:
+            raise ValueError("more is packed than its bytes")
 
     def _check_rows(self, rows: RowsEntry) -> None:
         """Each block takes and gives the same arrays, but for the size of the dimension of rows."""
