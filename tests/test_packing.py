@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -276,7 +277,7 @@ def test_a_changed_weight_is_packed_again(model: Model) -> None:
 @pytest.mark.parametrize(
     ("weights", "error", "words"),
     [
-        ({"u": V}, ArgumentTypeError, "u is no weight"),
+        ({"u": V}, ArgumentTypeError, "'u' is no weight"),
         ({"v": V[:2]}, ArgumentValueError, "has the shape"),
         ({"v": V.astype(np.float64)}, ArgumentTypeError, "float64"),
     ],
@@ -323,8 +324,6 @@ def test_a_program_in_c_packs_again_after_a_change(built: Path, tmp_path: Path) 
 
 
 def changed(built: Path, tmp_path: Path, change: Callable[[Any], object]) -> Path:
-    import shutil
-
     folder = tmp_path / "copy"
     shutil.copytree(built, folder)
     data = json.loads((folder / "model.json").read_text())
@@ -351,7 +350,9 @@ def test_a_changed_manifest_is_refused(built: Path, tmp_path: Path, change: Call
     assert refused.value.code in ("PD-O011", "PD-L004")
 
 
-def test_one_pack_serves_all_numbers_of_rows(toy: Plugins, tmp_path: Path) -> None:
+def test_one_pack_serves_all_numbers_of_rows(toy: Plugins, built: Path, tmp_path: Path) -> None:
+    (tmp_path / "library").mkdir()  # with the records of kernels that both models have
+    shutil.copy(built / "library" / "records.sqlite", tmp_path / "library")
     free = FreeRows((graph(2), graph(4)), (2, 4), "rows", 100)
     result = optimise_rows(toy, toy.target("toy"), free, tmp_path, SETTINGS, fuse=False, sizes=(1, 3))
     assert result.manifest.packed is not None and len(result.manifest.packed.calls) == 3

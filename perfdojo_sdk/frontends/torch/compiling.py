@@ -116,6 +116,12 @@ class CompiledGraph:
             else None
         )
 
+    def repack(self) -> None:
+        """Pack again at the next call, whatever versions say."""
+        for call, _, _ in self._steps:
+            if isinstance(call, GraphCall):
+                call.repack()
+
     def __call__(self, *inputs: Any) -> Any:
         for value in inputs:
             if type(value) not in PLAIN and isinstance(value, Tensor):

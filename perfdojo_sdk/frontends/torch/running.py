@@ -102,6 +102,10 @@ class GraphCall:
             state.check(self.graph)
         return fresh if self._plain else self._collected(tensors, fresh)
 
+    def repack(self) -> None:
+        """Pack again at the next call, whatever versions say."""
+        self._packed = None
+
     def _repacked(self, state: _State, tensors: Sequence[Tensor]) -> object:
         """Have what is packed of the parameters as they are now, at its addresses in ``state``; the object
         that keeps it."""
