@@ -28,6 +28,7 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.models.free_rows import optimise_rows
 from perfdojo_sdk.models.model import Model
+from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import optimise
 from perfdojo_sdk.models.packing import constant_inputs, packed_values, plan_packing
 from perfdojo_sdk.plugins import Plugins, load_plugins
@@ -243,6 +244,7 @@ def test_the_manifest_says_what_is_packed(model: Model, built: Path) -> None:
     entries = {e.operator.partition("_")[0]: e for e in model.library.manifest.kernels}
     assert entries["double"].packing is None, "it has nothing to pack"
     packing = entries["product"].packing
+    assert entries["product"].timing.packed and not entries["double"].timing.packed
     assert packing is not None and (packing.constants, packing.rest, packing.bytes) == (("w",), ("x",), 128)
     [header] = (built / "library" / "include").glob("*.h")
     symbol = entries["product"].symbol
@@ -363,3 +365,114 @@ def test_one_pack_serves_all_numbers_of_rows(toy: Plugins, built: Path, tmp_path
         assert all((a == b).all() for a, b in zip(model(x), model.by_blocks({"x": x}), strict=True))
     model.repack({"v": V + 1})
     assert right(model(x), V + 1, x) and right(model.by_blocks({"x": x}), V + 1, x)
+
+
+# -- PyTorch ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def call(model: Model) -> Any:
+    """The graph as a compiled one of PyTorch, whose weight is an input that seldom changes."""
+    pytest.importorskip("torch")
+    from perfdojo_sdk.frontends.torch.running import GraphCall
+
+    made = graph(3)
+    made = replace(made, inputs=(*made.inputs, made.values["v"]), constants={})
+    assert model.library is not None
+    entries = {e.name: e for e in model.library.manifest.kernels}
+    kernels = {p.text: (model.library, entries[kernel_name(p)]) for p in made.programs}
+    return GraphCall(made, kernels, 1, ["v"])
+
+
+def counted(call: Any) -> list[int]:
+    """A list that grows with each time that something is packed."""
+    import torch
+
+    made: list[int] = []
+    call(torch.from_numpy(X), torch.from_numpy(V))
+    state = call._own.state
+    packs = state.run_packs
+    state.run_packs = lambda: made.append(1) or packs()
+    call.repack()
+    return made
+
+
+def test_a_parameter_is_packed_again_when_it_changes(call: Any) -> None:
+    import torch
+
+    made = counted(call)
+    x, p = torch.from_numpy(X), torch.nn.Parameter(torch.from_numpy(V.copy()))
+
+    def packs() -> int:
+        """Times that two calls pack, whose results are right."""
+        before = len(made)
+        assert all(right(call(x, p), p.detach().numpy()) for _ in range(2))
+        return len(made) - before
+
+    with torch.no_grad():
+        assert packs() == 1 and packs() == 0
+        p.mul_(2)
+        assert packs() == 1
+        p.data = p.data + 1
+        assert packs() == 1
+        for _ in range(3):  # memory that is freed may be used again
+            p.data = p.data.half()
+            p.data = p.data.float() * 0.5
+            assert packs() == 1
+        p = torch.nn.Parameter(p.detach())  # another tensor in the same memory
+        assert packs() == 1
+        p = torch.nn.Parameter(p.detach().t().contiguous().t())
+        assert packs() == 1, "one with gaps"
+
+
+def test_changes_that_pytorch_does_not_count_need_a_word(call: Any) -> None:
+    import torch
+
+    made = counted(call)
+    x, p = torch.from_numpy(X), torch.nn.Parameter(torch.from_numpy(V.copy()))
+    with torch.no_grad():
+        before = call(x, p)
+        p.data.mul_(2)
+        assert torch.equal(call(x, p)[0], before[0]) and len(made) == 1
+        call.repack()
+        assert right(call(x, p), p.detach().numpy()) and len(made) == 2
+
+
+def test_tensors_without_versions_are_packed_at_each_call(call: Any) -> None:
+    import torch
+
+    made = counted(call)
+    with torch.inference_mode():
+        x, p = torch.from_numpy(X), torch.from_numpy(V.copy()).clone()
+        for _ in range(2):
+            p.mul_(2)
+            assert right(call(x, p), p.numpy())
+    assert len(made) == 2
+
+
+def test_threads_with_different_parameters_do_not_meet(call: Any) -> None:
+    import torch
+
+    x = torch.from_numpy(X)
+    weights = [torch.nn.Parameter(torch.from_numpy(V + k)) for k in range(4)]
+
+    def run(k: int) -> bool:
+        with torch.no_grad():
+            return all(right(call(x, weights[k]), V + k) for _ in range(50))
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(4)))
+
+
+def test_parameters_of_a_graph_are_known() -> None:
+    torch = pytest.importorskip("torch")
+    from perfdojo_sdk.frontends.torch.capture import captured, without_changes
+    from perfdojo_sdk.frontends.torch.compiling import _constants, choices
+    from perfdojo_sdk.frontends.torch.lowering import lower
+
+    inputs = [torch.randn(3, 6), torch.nn.Parameter(torch.randn(5, 6)), torch.nn.Buffer(torch.randn(5))]
+    made = without_changes(captured(torch.nn.functional.linear, inputs))
+    [names] = _constants(lower(made), inputs).values()
+    assert len(names) == 2
+    assert _constants(lower(made), [each.detach() for each in inputs]) == {}
+    assert choices(None).pack and not choices({"pack": False}).pack

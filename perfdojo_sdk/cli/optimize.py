@@ -279,7 +279,7 @@ def _text(result: ModelResult) -> str:
     counts.subtract(call.kernel for call in packed.calls if call.whole) if packed else None
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
-        final = entry.timing.final
+        final = entry.timing.call
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     for part in result.manifest.parts.values():
@@ -296,8 +296,7 @@ def _text(result: ModelResult) -> str:
     if packed:
         which = number_of(len({name for call in packed.calls for name in call.inputs}), "constants")
         lines.append(
-            f"{which} are packed once for all calls, {packed.bytes / 2**20:.1f} MiB; the times of"
-            " kernels that pack hold the time for it"
+            f"{which} are packed once for all calls, {packed.bytes / 2**20:.1f} MiB; no time holds that"
         )
     lines += _races(result)
     if free is not None:

@@ -48,11 +48,21 @@ class PackingGenerator(Wrapper):
         constants = self.constants.get(symbol, ())
         halves = packed_halves(program, constants, self.dialect) if constants else None
         if halves is not None:
-            pack = self.generator.generate(halves.pack, f"{symbol}_pack_arrays")
-            rest = self.generator.generate(halves.rest, f"{symbol}_packed_arrays")
+            pack = self.generator.generate(halves.pack, f"{pack_symbol(symbol)}_arrays")
+            rest = self.generator.generate(halves.rest, f"{packed_symbol(symbol)}_arrays")
             if pack.language == rest.language == "c":
                 return _composed(program, symbol, halves, pack, rest)
         return self.generator.generate(program, symbol)
+
+
+def packed_symbol(symbol: str) -> str:
+    """The function of a kernel that reads what its pack made."""
+    return f"{symbol}_packed"
+
+
+def pack_symbol(symbol: str) -> str:
+    """The function of a kernel, or of a model, that packs."""
+    return f"{symbol}_pack"
 
 
 def _composed(
@@ -88,7 +98,7 @@ def _composed(
         for b, at in zip(buffers, places, strict=True)
     ]
     made = [c_name(a.name) for a in outputs]
-    first, second = f"{symbol}_pack", f"{symbol}_packed"
+    first, second = pack_symbol(symbol), packed_symbol(symbol)
     inside = ["space", "left", "threads"]
     lines = [
         "#ifndef PD_ANYWHERE",

@@ -107,8 +107,9 @@ MakeUnit: TypeAlias = Callable[[Sequence[Found]], Unit]
 
 
 def times_of(kernels: Sequence[Found]) -> dict[str, float]:
-    """Seconds of each kernel, measured, simulated or estimated; kernels without a time are left out."""
-    finals = {found.kernel.name: found.record.final for found in kernels}
+    """Seconds of a call of each kernel, measured, simulated or estimated, without its pack; kernels without a
+    time are left out."""
+    finals = {found.kernel.name: found.record.packed or found.record.final for found in kernels}
     return {name: final.median_s for name, final in finals.items() if final is not None}
 
 

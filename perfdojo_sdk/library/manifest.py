@@ -79,6 +79,13 @@ class KernelTiming(Strict):
     suspect: str = ""
     """The reason why the final time is too good to be believed; no speed-up is computed from it then. Empty
     if it is believed."""
+    packed: Timing | None = None
+    """The time without the kernel's pack, which the final time holds; None if it offers none."""
+
+    @property
+    def call(self) -> Timing | None:
+        """The time of a call while constant inputs stay as they are."""
+        return self.packed or self.final
 
     @property
     def speed_up(self) -> float | None:

@@ -220,7 +220,11 @@ def _manifest(
 def _entry(found: Found, home: PackagedFile) -> KernelEntry:
     kernel, record = found.kernel, found.record
     timing = KernelTiming(
-        initial=record.initial, final=record.final, bound=record.bound, suspect=record.suspect
+        initial=record.initial,
+        final=record.final,
+        bound=record.bound,
+        suspect=record.suspect,
+        packed=record.packed,
     )
     return KernelEntry(
         name=kernel.name,

@@ -250,7 +250,7 @@ def _manifest(
         for number, (rows, b) in enumerate(blocks.items())
     }
     entries = result.manifest.kernels if result.manifest else ()
-    finals = {entry.name: entry.timing.final for entry in entries}
+    finals = {entry.name: entry.timing.call for entry in entries}
     seconds = seconds_of(blocks, {name: final.median_s for name, final in finals.items() if final})
     sizes = tuple(blocks)
     rows = RowsEntry(

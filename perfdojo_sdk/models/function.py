@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from perfdojo_sdk.codegen.packaging import Unit, c_type
+from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.interface import WORKSPACE_TOO_SMALL
 from perfdojo_sdk.graph.graph import Graph, Node, Value
 from perfdojo_sdk.graph.memory import ALIGNMENT, MemoryPlan, rounded_up
-from perfdojo_sdk.models.naming import pack_symbol, packed_symbol
 from perfdojo_sdk.models.packing import PackCall, PackPlan
 
 #: Status of the first check that fails; those of the others follow.

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.codegen.packed import pack_symbol
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
@@ -43,7 +44,6 @@ from perfdojo_sdk.models.manifest import (
     home,
     read_model_manifest,
 )
-from perfdojo_sdk.models.naming import pack_symbol
 from perfdojo_sdk.models.peers import ENDINGS, MAX_PART_BYTES, Opened, PeerError, open_part
 from perfdojo_sdk.models.row_calls import RowCalls
 from perfdojo_sdk.models.tensors import places, read_tensors

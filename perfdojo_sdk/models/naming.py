@@ -1,4 +1,4 @@
-"""Names of kernels by content, and of functions in C."""
+"""Names of kernels by content."""
 
 from __future__ import annotations
 
@@ -13,13 +13,3 @@ def kernel_name(program: Program, constants: Sequence[str] = ()) -> str:
     which it offers a pack."""
     text = "\n".join([program.text, *constants])
     return f"{program.name}_{sha256(text.encode()).hexdigest()[:12]}"
-
-
-def packed_symbol(symbol: str) -> str:
-    """The function of a kernel that reads what its pack made."""
-    return f"{symbol}_packed"
-
-
-def pack_symbol(symbol: str) -> str:
-    """The function of a kernel, or of a model, that packs."""
-    return f"{symbol}_pack"

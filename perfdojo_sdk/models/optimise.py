@@ -263,8 +263,8 @@ def _times(graph: Graph, result: BuildResult) -> dict[str, float]:
     counts = Counter(kernel_name(node.program) for node in graph.nodes)
     found = {}
     for entry in result.manifest.kernels if result.manifest is not None else ():
-        if entry.timing.final is not None:
-            found[entry.name] = entry.timing.final.median_s * counts[entry.name]
+        if entry.timing.call is not None:
+            found[entry.name] = entry.timing.call.median_s * counts[entry.name]
     return found
 
 

@@ -55,7 +55,7 @@ class KernelReport:
     legs: Mapping[str, str] = field(default_factory=dict)
     """Leg of verification -> its result in words; empty for the interpreter, which needs none."""
     median_s: float | None = None
-    """The measured time of a call, with that of its pack."""
+    """The measured time of a call, without its pack."""
     packed_bytes: int = 0
     """Bytes that the kernel packs of parameters; 0 if it packs nothing."""
 
@@ -315,7 +315,7 @@ def _report(
                     ("dependence", entry.verification.dependence),
                 )
             }
-            median = entry.timing.final.median_s if entry.timing.final else None
+            median = entry.timing.call.median_s if entry.timing.call else None
         kernels.append(
             KernelReport(
                 programs[text].name, len(origins), tuple(dict.fromkeys(origins)), legs, median, packed

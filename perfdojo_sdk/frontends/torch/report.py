@@ -38,7 +38,7 @@ class Report:
             for kernel in graph.kernels:
                 time = f", {kernel.median_s * 1e6:.1f} us measured" if kernel.median_s is not None else ""
                 if kernel.packed_bytes:
-                    time += f" with its pack of {number_of(kernel.packed_bytes, 'bytes')}"
+                    time += f", {number_of(kernel.packed_bytes, 'bytes')} packed once"
                 calls = number_of(kernel.calls, "calls")
                 lines.append(f"  {kernel.name}: {calls} for {', '.join(kernel.origins)}{time}")
                 lines += [f"    {leg}: {result}" for leg, result in kernel.legs.items()]

@@ -17,6 +17,7 @@ from weakref import ref
 import torch
 from torch import Tensor
 
+from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES
 from perfdojo_sdk.graph.graph import Graph, Node
@@ -25,7 +26,6 @@ from perfdojo_sdk.hookspecs.types import ArraySpec, Packing
 from perfdojo_sdk.library.arrays import aligned_empty
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import KernelEntry, LibraryError
-from perfdojo_sdk.models.naming import pack_symbol, packed_symbol
 from perfdojo_sdk.models.packing import plan_packing
 
 Run = Callable[..., Any]
