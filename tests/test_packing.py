@@ -16,6 +16,7 @@ import pytest
 from command_line import ROOT
 
 import perfdojo_sdk
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.packing import packed_halves
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.graph import Graph, Node, Value
@@ -343,7 +344,8 @@ def changed(built: Path, tmp_path: Path, change: Callable[[Any], object]) -> Pat
         lambda d: d["packed"]["values"].update(w=8),
         lambda d: d["packed"]["values"].clear(),
         lambda d: d["packed"].update(calls=[]),
-        lambda d: d["packed"]["calls"][0].update(inputs=["nothing"]),
+        lambda d: d["packed"]["calls"][0].update(kernel="no name"),
+        lambda d: d["packed"].update(bytes=512),
     ],
 )
 def test_a_changed_manifest_is_refused(built: Path, tmp_path: Path, change: Callable[[Any], object]) -> None:
@@ -476,3 +478,18 @@ def test_parameters_of_a_graph_are_known() -> None:
     assert len(names) == 2
     assert _constants(lower(made), [each.detach() for each in inputs]) == {}
     assert choices(None).pack and not choices({"pack": False}).pack
+
+
+def test_what_is_compiled_can_be_told_to_pack_again() -> None:
+    torch = pytest.importorskip("torch")
+    from perfdojo_sdk.torch import repack
+
+    ours = torch.compile(torch.relu, backend="perfdojo", options={"interpret": True})
+    with pytest.raises(DojoError, match="nothing was compiled") as refused:
+        repack(ours)
+    assert refused.value.code == "PD-O022"
+    x = torch.randn(3)
+    with torch.no_grad():
+        assert torch.equal(ours(x), torch.relu(x))
+        repack(ours)
+        assert torch.equal(ours(x), torch.relu(x))

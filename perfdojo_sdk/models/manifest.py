@@ -133,7 +133,7 @@ class PackCallEntry(Strict):
 
 
 class PackEntry(Strict):
-    """What the library's function ``SYMBOL_pack`` makes of the weights, once for all calls."""
+    """The work of the library's function ``SYMBOL_pack`` on the weights, once for all calls."""
 
     bytes: int = Field(ge=0, le=MAX_BLOCK)
     calls: tuple[PackCallEntry, ...] = Field(min_length=1)
@@ -203,7 +203,7 @@ class ModelManifest(Strict):
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
     packed: PackEntry | None = None
-    """What is packed; None: nothing is."""
+    """Work on constants alone that is done once; None if there is none."""
     rows: RowsEntry | None = None
     """The free rows; shapes are then those of the largest block."""
 
@@ -242,10 +242,7 @@ class ModelManifest(Strict):
         return self
 
     def _check_packed(self, packed: PackEntry) -> None:
-        """Calls read constants and what others made; what they make lies in the block, apart."""
-        for name in (name for call in packed.calls for name in call.inputs):
-            if name not in self.constants and name not in packed.values and self.rows is None:
-                raise ValueError(f"{name!r} is packed, and is no constant")
+        """What calls make lies in the block."""
         for name, offset in packed.values.items():
             if offset % 64 or offset + self.values[name].bytes > packed.bytes:
                 raise ValueError(f"{name!r} does not lie in what is packed")

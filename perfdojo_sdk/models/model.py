@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.codegen.packed import pack_symbol
+from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
@@ -342,7 +342,12 @@ class _Function:
         self._run, self._bytes = library.function(
             manifest.symbol, arrays + shared, counted=bool(manifest.rows)
         )
-        self._pack = library.function(pack_symbol(manifest.symbol), 2) if manifest.packed else None
+        self._pack = None
+        if manifest.packed is not None:
+            self._pack = library.function(pack_symbol(manifest.symbol), 2)
+            if library.number(f"{packed_symbol(manifest.symbol)}_bytes") != manifest.packed.bytes:
+                what = "the library does not pack as many bytes as the manifest says"
+                raise LibraryError("PD-O011", what, hint="build the model again")
         self._held = weights  # the address below does not keep them
         self._weights = base_of(weights)
         self._needed: dict[int, int] = {}

@@ -114,7 +114,7 @@ class Peak:
     inside: int = 0
     """Temporaries of the kernel that has the most; the library says it once it is built."""
     packed: int = 0
-    """What is made of weights once for all calls; known once the library is built."""
+    """Results of work on weights that is done once for all calls; known once the library is built."""
 
     @property
     def total(self) -> int:
@@ -458,7 +458,7 @@ def manifest_of(
 
 
 def packed_entry(pack: PackPlan, number: int) -> PackEntry | None:
-    """What is packed, as the manifest of graph ``number`` says it."""
+    """The pack, as the manifest of graph ``number`` says it."""
     if not pack:
         return None
     calls = tuple(

@@ -39,7 +39,7 @@ class PackCall:
 
 @dataclass(frozen=True)
 class PackPlan:
-    """What is packed for graphs that share their constants."""
+    """The packs of graphs that share their constants."""
 
     calls: tuple[PackCall, ...] = ()
     values: tuple[Mapping[str, int], ...] = ()
@@ -79,7 +79,9 @@ def packed_values(graph: Graph, seldom: Collection[str] = ()) -> tuple[str, ...]
 
 def has_function(plugins: Plugins, target: Target, graph: Graph) -> bool:
     """True if the model will be a function in C: only that packs."""
-    return not graph.foreign and plugins.packager(target) is None
+    if graph.foreign or not graph.nodes or plugins.packager(target) is not None:
+        return False
+    return plugins.guarded_generator(target).generate(graph.nodes[0].program, "pd_asked").language == "c"
 
 
 def packings_of(kernels: Iterable[Found]) -> dict[str, Packing]:

@@ -157,7 +157,7 @@ class GraphCall:
 
 
 class _Packed:
-    """What was packed of some parameters, and these as they were.
+    """The pack of some parameters, and these as they were.
 
     Their memory is kept, so that no other tensor can come to lie there meanwhile.
     """
