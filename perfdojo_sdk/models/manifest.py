@@ -242,7 +242,7 @@ class ModelManifest(Strict):
         return self
 
     def _check_packed(self, packed: PackEntry) -> None:
-        """What calls make lies in the block."""
+        """Results of packs lie in their block."""
         for name, offset in packed.values.items():
             if offset % 64 or offset + self.values[name].bytes > packed.bytes:
                 raise ValueError(f"{name!r} does not lie in what is packed")
