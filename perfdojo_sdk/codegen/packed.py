@@ -12,9 +12,10 @@ therefore the code of both halves.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any, TypeVar, cast
 
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.layout import ALIGNMENT
@@ -23,8 +24,10 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.interface import MAX_THREADS, TOO_MANY_THREADS, WORKSPACE_TOO_SMALL
 from perfdojo_sdk.core.packing import PackedHalves, packed_halves
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.hookspecs.abilities import Wrapper
+from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, Wrapper
 from perfdojo_sdk.hookspecs.types import ArraySpec, CodeGenerator, KernelSource, Packing
+
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class PackingGenerator(Wrapper):
     def around(self, inside: CodeGenerator) -> PackingGenerator:
         return replace(self, generator=inside)
 
+    def able(self, asked: Callable[..., A], held: A) -> A:
+        return cast(A, _AsFor(self, held)) if asked is GeneratesAsFor else held
+
     def generate(self, program: Program, symbol: str) -> KernelSource:
         """The source, in one piece if there is nothing to pack or if it is not in C."""
         constants = self.constants.get(symbol, ())
@@ -53,6 +59,17 @@ class PackingGenerator(Wrapper):
             if pack.language == rest.language == "c":
                 return _composed(program, symbol, halves, pack, rest)
         return self.generator.generate(program, symbol)
+
+
+@dataclass(frozen=True)
+class _AsFor:
+    """The ability to choose as for another program; the generator that it returns packs, too."""
+
+    packing: PackingGenerator
+    held: Any
+
+    def as_for(self, program: Program) -> CodeGenerator:
+        return self.packing.around(self.held.as_for(program))
 
 
 def packed_symbol(symbol: str) -> str:
