@@ -16,6 +16,7 @@ import pytest
 from command_line import ROOT
 
 import perfdojo_sdk
+from perfdojo_sdk.cli.optimize import _text as said
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.packing import packed_halves
 from perfdojo_sdk.core.text import parse
@@ -30,7 +31,7 @@ from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.models.free_rows import optimise_rows
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
-from perfdojo_sdk.models.optimise import optimise
+from perfdojo_sdk.models.optimise import ModelError, ModelResult, optimise
 from perfdojo_sdk.models.packing import constant_inputs, packed_values, plan_packing
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
@@ -203,11 +204,15 @@ SETTINGS = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
 
 
 @pytest.fixture(scope="module")
-def built(toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def result(toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> ModelResult:
     folder = tmp_path_factory.mktemp("packing")
-    result = optimise(toy, toy.target("toy"), graph(3), folder, SETTINGS, fuse=False)
+    return optimise(toy, toy.target("toy"), graph(3), folder, SETTINGS, fuse=False)
+
+
+@pytest.fixture(scope="module")
+def built(result: ModelResult) -> Path:
     assert len(result.checks) == 2 and result.peak.packed == 3 * 128
-    return folder
+    return result.directory
 
 
 @pytest.fixture
@@ -252,6 +257,27 @@ def test_the_manifest_says_what_is_packed(model: Model, built: Path) -> None:
     assert f"int {symbol}_pack(const float *w, void *packed, void *workspace" in header.read_text()
     assert f"int {symbol}_packed(const float *x, const void *packed, float *y," in header.read_text()
     assert "double" in header.read_text() and f"{entries['double'].symbol}_pack" not in header.read_text()
+
+
+def test_the_command_says_what_is_packed(result: ModelResult) -> None:
+    text = said(result)
+    assert (
+        "packed once for all calls, in no time above: 1 constant, as 0.0 MiB" in text
+        and ", packed 0.0)" in text
+    )
+    [double] = [line for line in text.splitlines() if "double_" in line]
+    assert " 0 " in double, "it is no part of a call"
+
+
+def test_a_model_that_needs_more_memory_with_its_pack_is_refused(
+    toy: Plugins, built: Path, tmp_path: Path, result: ModelResult
+) -> None:
+    (tmp_path / "library").mkdir()
+    shutil.copy(built / "library" / "records.sqlite", tmp_path / "library")
+    most = result.peak.total - 1
+    with pytest.raises(ModelError) as refused:
+        optimise(toy, toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False, max_memory=most)
+    assert refused.value.code == "PD-O031" and "packed 384" in str(refused.value)
 
 
 def test_kernels_called_one_by_one_give_the_same_bits(model: Model) -> None:

@@ -276,7 +276,8 @@ def _text(result: ModelResult) -> str:
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = Counter(kernel for graph in graphs for kernel in graph.kernels)
     packed = result.manifest.packed
-    counts.subtract(call.kernel for call in packed.calls if call.whole) if packed else None
+    if packed:
+        counts.subtract(call.kernel for call in packed.calls if call.whole)
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
         final = entry.timing.call
@@ -294,10 +295,10 @@ def _text(result: ModelResult) -> str:
             f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
     if packed:
-        which = number_of(len({name for call in packed.calls for name in call.inputs}), "constants")
-        lines.append(
-            f"{which} are packed once for all calls, {packed.bytes / 2**20:.1f} MiB; no time holds that"
-        )
+        known = {name for graph in graphs for name in graph.constants}
+        read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
+        size = f"{packed.bytes / 2**20:.1f} MiB"
+        lines.append(f"packed once for all calls, in no time above: {read}, as {size}")
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)

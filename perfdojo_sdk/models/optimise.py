@@ -394,6 +394,7 @@ def refuse_beyond(peak: Peak, most: int | None) -> None:
     what = f"a call of the model needs {peak.total} bytes, more than {most}"
     parts = f"weights {peak.weights}, inputs and outputs {peak.interface}"
     why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside}"
+    why += f", packed {peak.packed}" if peak.packed else ""
     raise ModelError("PD-O031", what, why=why, hint="give it a smaller batch, or allow more")
 
 
