@@ -14,6 +14,7 @@ import pytest
 from command_line import ROOT
 
 from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.codegen.packed import PackingGenerator
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
@@ -59,6 +60,7 @@ def nobody(owner: object, cause: str) -> None: ...
 WRAPPERS: dict[type[Wrapper], Callable[[Any], Wrapper]] = {
     GuardedRunner: lambda inside: GuardedRunner("p", inside),
     GuardedGenerator: lambda inside: GuardedGenerator("p", inside),
+    PackingGenerator: lambda inside: PackingGenerator(inside, CORE_DIALECT, {}),
     GuardedPass: lambda inside: GuardedPass("p", inside),
     GuardedVeto: lambda inside: GuardedVeto("p", inside),
     Observed: lambda inside: Observed(inside, (), nobody),

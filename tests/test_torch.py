@@ -315,7 +315,7 @@ def test_a_verified_kernel_is_built_once_and_kept(tmp_path: Path, monkeypatch: p
     assert kernel.name == "relu" and all(leg.startswith("passed") for leg in kernel.legs.values())
     assert set(kernel.legs) == {"exact", "numeric", "dependence"} and kernel.median_s
     shop = workshop("best", 1, None)
-    [program] = map(parsed, shop.libraries)
+    [program] = [parsed(text) for text, _ in shop.libraries]
     assert shop.built == 1
     cache = KernelCache(tmp_path / "cache" / "kernels")
     [entry] = cache.entries()

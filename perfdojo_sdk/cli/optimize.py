@@ -275,9 +275,12 @@ def _text(result: ModelResult) -> str:
     free = result.manifest.rows
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = Counter(kernel for graph in graphs for kernel in graph.kernels)
+    packed = result.manifest.packed
+    if packed:
+        counts.subtract(call.kernel for call in packed.calls if call.whole)
     rows = []
     for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
-        final = entry.timing.final
+        final = entry.timing.call
         each = final.median_s if final else 0.0
         rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
     for part in result.manifest.parts.values():
@@ -291,6 +294,11 @@ def _text(result: ModelResult) -> str:
             f"{number_of(sum(len(p.nodes) for p in parts), 'nodes')} run in {peers}, which the package needs:"
             f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
+    if packed:
+        known = {name for graph in graphs for name in graph.constants}
+        read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
+        size = f"{packed.bytes / 2**20:.1f} MiB"
+        lines.append(f"packed once for all calls, in no time above: {read}, as {size}")
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)
@@ -299,6 +307,7 @@ def _text(result: ModelResult) -> str:
     mib, peak = 2**20, result.peak
     memory = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
     memory += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
+    memory += f", packed {peak.packed / mib:.1f}" if peak.packed else ""
     lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({memory})")
     lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
     folds = len(result.manifest.folds)
@@ -345,6 +354,7 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "block_bytes": result.plan.total,
         "unshared_bytes": result.plan.unshared,
         "peak_bytes": result.peak.total,
+        "packed_bytes": result.peak.packed,
         "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},

@@ -130,11 +130,26 @@ def _prototype(kernel: Packable) -> list[str]:
     kinds = map(_type, source.inputs)
     arguments = [f"const {kind} *{name}" for kind, name in zip(kinds, names, strict=True)]
     arguments += [f"{_type(a)} *{c_name(a.name)}" for a in source.outputs]
-    arguments += ["void *workspace", "size_t workspace_bytes", "int threads"]
-    return [
+    scratch = ["void *workspace", "size_t workspace_bytes", "int threads"]
+    lines = [
         f"/* {kernel.operator}: {described} -> {results} */",
-        f"int {source.symbol}({', '.join(arguments)});",
+        f"int {source.symbol}({', '.join([*arguments, *scratch])});",
         f"size_t {source.symbol}_workspace_bytes(int threads);",
+    ]
+    if (packing := source.packing) is None:
+        return lines
+    parameter = dict(zip((a.name for a in source.inputs), arguments, strict=False))
+    constants = [parameter[a.name] for a in packing.constants]
+    rest = [parameter[a.name] for a in packing.rest]
+    outputs = arguments[len(source.inputs) :]
+    return [
+        *lines,
+        f"/* The same in two calls: the first fills {packing.bytes} bytes at packed, a multiple of 64, once",
+        " * for all calls in which these inputs stay as they are; the second reads them. */",
+        f"int {source.symbol}_pack({', '.join([*constants, 'void *packed', *scratch])});",
+        f"size_t {source.symbol}_pack_workspace_bytes(int threads);",
+        f"int {source.symbol}_packed({', '.join([*rest, 'const void *packed', *outputs, *scratch])});",
+        f"size_t {source.symbol}_packed_workspace_bytes(int threads);",
     ]
 
 

@@ -6,7 +6,7 @@ view has that of its value.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from perfdojo_sdk.graph.graph import Graph
@@ -41,16 +41,18 @@ def rounded_up(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def intermediates(graph: Graph) -> tuple[str, ...]:
-    """Values that calls write and that are no output, in the order in which they are written."""
-    kept = {graph.home(value.name) for value in graph.outputs}
+def intermediates(graph: Graph, apart: Collection[str] = ()) -> tuple[str, ...]:
+    """Values that calls write and that are no output, in the order in which they are written, but for those
+    ``apart``, which have memory of their own."""
+    kept = {graph.home(value.name) for value in graph.outputs}.union(apart)
     written = [name for call in calls(graph) for name in call.outputs]
     return tuple(name for name in written if name not in kept)
 
 
-def plan_memory(graph: Graph) -> MemoryPlan:
-    """Place the large arrays first, each at the lowest offset that is free while it lives."""
-    live = _lives(graph)
+def plan_memory(graph: Graph, apart: Collection[str] = ()) -> MemoryPlan:
+    """Place the large arrays first, each at the lowest offset that is free while it lives. ``apart``: values
+    that have memory of their own."""
+    live = _lives(graph, apart)
     placed: list[tuple[int, _Live]] = []
     offsets: dict[str, int] = {}
     for each in sorted(live, key=lambda v: (-v.bytes, v.first, v.name)):
@@ -66,7 +68,7 @@ def plan_memory(graph: Graph) -> MemoryPlan:
     return MemoryPlan(offsets, total, sum(v.bytes for v in live))
 
 
-def _lives(graph: Graph) -> list[_Live]:
+def _lives(graph: Graph, apart: Collection[str]) -> list[_Live]:
     first: dict[str, int] = {}
     last: dict[str, int] = {}
     order = calls(graph)
@@ -77,5 +79,5 @@ def _lives(graph: Graph) -> list[_Live]:
             last[home] = k
     for check in graph.checks:  # looked at after the last kernel
         last[graph.home(check.value)] = len(order)
-    sizes = {name: rounded_up(graph.values[name].bytes) for name in intermediates(graph)}
+    sizes = {name: rounded_up(graph.values[name].bytes) for name in intermediates(graph, apart)}
     return [_Live(name, size, first[name], last[name]) for name, size in sizes.items()]

@@ -376,6 +376,24 @@ class ArraySpec:
 
 
 @dataclass(frozen=True)
+class Packing:
+    """The half of a kernel that depends on some inputs alone, and runs once for all calls.
+
+    ``int SYMBOL_pack(const T *constant..., void *packed, ...)`` fills ``bytes`` at ``packed``, a multiple of
+    64, from which ``int SYMBOL_packed(const T *in..., const void *packed, T *out..., ...)`` computes the
+    kernel's outputs. Workspace, threads and statuses are as for the kernel.
+    """
+
+    constants: tuple[ArraySpec, ...]
+    """The inputs that the pack reads."""
+    rest: tuple[ArraySpec, ...]
+    """The inputs that are read at each call."""
+    bytes: int
+    identity: str
+    """The same for two packs that do the same with their inputs."""
+
+
+@dataclass(frozen=True)
 class KernelSource:
     """A kernel as source text.
 
@@ -392,6 +410,8 @@ class KernelSource:
     """Also the suffix of the file: ``c``, ``cu``, ``s``."""
     support: Mapping[str, str] = field(default_factory=dict)
     """File name -> text that ``code`` includes; the same for all kernels of a target."""
+    packing: Packing | None = None
+    """The halves of the kernel, if it has functions for them beside its own."""
 
 
 @dataclass(frozen=True)

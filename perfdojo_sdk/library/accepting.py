@@ -6,9 +6,11 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from perfdojo_sdk.codegen.packed import packed_symbol
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Kind
-from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, KernelSource, Measurement
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Bound, Failure, KernelSource, Measurement
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.attempts import Attempt, Rejected
@@ -45,7 +47,9 @@ def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
     if not verified.passed:
         raise Rejected(f"verification failed ({verified.failure})")
     work.notes.extend(remarks(attempt, initial, bound))
+    packed = _without_pack(work, attempt.source, attempt.artifact)
     record = record_of(attempt, initial, bound, verified, work.notes, work.spent.rounded)
+    record = record.model_copy(update={"packed": packed})
     return Found(work.kernel, attempt.source, record, measured=replace(attempt.measured, outputs=None))
 
 
@@ -78,6 +82,17 @@ def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
     if isinstance(found, Failure) or found.outputs is None:
         raise Rejected(attempt.failure)
     return replace(attempt, measured=replace(found, seconds=()), suspect=f"no time ({attempt.failure})")
+
+
+def _without_pack(work: KernelWork, source: KernelSource, artifact: Artifact) -> Timing | None:
+    """The time of a call without the kernel's pack; None if it offers none, or the runner gives no time. It
+    reads random numbers where the pack would write."""
+    if (packing := source.packing) is None:
+        return None
+    packed = ArraySpec("pd_packed", (packing.bytes // BYTES["f32"],), "f32")
+    rest = replace(artifact, symbol=packed_symbol(source.symbol), inputs=(*packing.rest, packed))
+    measured = work.time(rest)
+    return Timing.of(measured) if isinstance(measured, Measurement) else None
 
 
 def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verification:

@@ -102,13 +102,14 @@ def default_directory(target: str) -> Path:
     return Path("build", "library", target)
 
 
-MakeUnit: TypeAlias = Callable[[Mapping[str, float]], Unit]
-"""Makes code that calls kernels, from the seconds of each."""
+MakeUnit: TypeAlias = Callable[[Sequence[Found]], Unit]
+"""Makes code that calls kernels, once they are there."""
 
 
-def _times(kernels: Sequence[Found]) -> dict[str, float]:
-    """Seconds of each kernel, measured, simulated or estimated; kernels without a time are left out."""
-    finals = {found.kernel.name: found.record.final for found in kernels}
+def times_of(kernels: Sequence[Found]) -> dict[str, float]:
+    """Seconds of a call of each kernel, measured, simulated or estimated, without its pack; kernels without a
+    time are left out."""
+    finals = {found.kernel.name: found.record.packed or found.record.final for found in kernels}
     return {name: final.median_s for name, final in finals.items() if final is not None}
 
 
@@ -134,7 +135,7 @@ def build_library(
     ``figures``: the machine's speeds, for the roofline; by default the plugin measures them.
     ``place``: the file or URL of the records; by default a file in ``directory``.
     ``make_builder``: decides where kernels are built, by default on this machine. ``unit``: code in C that
-    calls the kernels, or a function that makes it once their times are known. ``own``: kernel -> settings of
+    calls the kernels, or a function that makes it once they are built. ``own``: kernel -> settings of
     its own.
     :class:`LibraryError` when another build writes there, :class:`UnavailableError` when the toolchain does
     not work, :class:`NothingFoundError` without kernels. KeyboardInterrupt passes through; finished
@@ -181,7 +182,7 @@ def build_library(
             fates = dict(merged.fates)
             observer.packaging(len(merged.kernels))
             with spent.on("packaging"):
-                made = unit(_times(merged.kernels)) if callable(unit) else unit
+                made = unit(merged.kernels) if callable(unit) else unit
                 manifest = package(builder.context, merged.kernels, directory, made)
             plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)

@@ -177,6 +177,15 @@ class Library:
             run.argtypes = [ctypes.c_int64, *run.argtypes]
         return run, needed
 
+    def number(self, symbol: str) -> int:
+        """The size that a function in C without arguments returns."""
+        try:
+            asked = self._code[symbol]
+        except AttributeError as error:
+            raise LibraryError("PD-L005", f"the shared object lacks {symbol}", why=str(error)) from None
+        asked.argtypes, asked.restype = [], ctypes.c_size_t
+        return int(asked())
+
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self._operators]
 

@@ -19,7 +19,7 @@ from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.tokens import MAX_NUMBER
-from perfdojo_sdk.hookspecs.types import ArraySpec
+from perfdojo_sdk.hookspecs.types import ArraySpec, Packing
 from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256
 from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 
@@ -79,6 +79,13 @@ class KernelTiming(Strict):
     suspect: str = ""
     """The reason why the final time is too good to be believed; no speed-up is computed from it then. Empty
     if it is believed."""
+    packed: Timing | None = None
+    """The time without the kernel's pack, which the final time holds; None if it offers none."""
+
+    @property
+    def call(self) -> Timing | None:
+        """The time of a call while constant inputs stay as they are."""
+        return self.packed or self.final
 
     @property
     def speed_up(self) -> float | None:
@@ -95,6 +102,21 @@ class KernelTiming(Strict):
         if self.suspect or not self.bound or not self.final:
             return None
         return self.bound.seconds / self.final.median_s
+
+
+class PackingEntry(Strict):
+    """The pack that a kernel offers: the functions ``SYMBOL_pack`` and ``SYMBOL_packed``."""
+
+    constants: tuple[Name, ...] = Field(min_length=1, max_length=64)
+    """The inputs that the pack reads, once for all calls in which they stay as they are."""
+    rest: tuple[Name, ...] = Field(max_length=64)
+    """The inputs that the second function reads, before what is packed."""
+    bytes: int = Field(ge=0, le=2**48)
+
+    @classmethod
+    def of(cls, packing: Packing) -> PackingEntry:
+        constants, rest = (tuple(a.name for a in each) for each in (packing.constants, packing.rest))
+        return cls(constants=constants, rest=rest, bytes=packing.bytes)
 
 
 class KernelEntry(Strict):
@@ -133,6 +155,7 @@ class KernelEntry(Strict):
     """Faults of plugins while the kernel was built, one line each."""
     build_seconds: dict[str, float] = {}
     """Duration of each stage of the kernel's build."""
+    packing: PackingEntry | None = None
 
 
 class Manifest(Strict):

@@ -33,6 +33,7 @@ from perfdojo_sdk.library.manifest import (
     KernelTiming,
     LibraryError,
     Manifest,
+    PackingEntry,
     read_artefact,
     read_manifest,
 )
@@ -219,7 +220,11 @@ def _manifest(
 def _entry(found: Found, home: PackagedFile) -> KernelEntry:
     kernel, record = found.kernel, found.record
     timing = KernelTiming(
-        initial=record.initial, final=record.final, bound=record.bound, suspect=record.suspect
+        initial=record.initial,
+        final=record.final,
+        bound=record.bound,
+        suspect=record.suspect,
+        packed=record.packed,
     )
     return KernelEntry(
         name=kernel.name,
@@ -245,4 +250,5 @@ def _entry(found: Found, home: PackagedFile) -> KernelEntry:
         notes=record.notes,
         faults=record.faults,
         build_seconds=record.build_seconds,
+        packing=PackingEntry.of(found.source.packing) if found.source.packing else None,
     )

@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,14 +80,21 @@ class KernelCache:
     # -- kernels
 
     def library(
-        self, builder: Builder, program: Program, observer: Observer | None = None, operator: str = ""
+        self,
+        builder: Builder,
+        program: Program,
+        observer: Observer | None = None,
+        operator: str = "",
+        constants: Sequence[str] = (),
     ) -> Library:
-        """The library of one kernel, which is built if it is not there.
+        """The library of one kernel, which is built if it is not there. ``constants``: inputs for which
+        ``builder`` makes a pack.
 
         :class:`BuildFailed` when it does not pass verification, :class:`CacheError` when the folder is not
         the user's own.
         """
-        kernel = Kernel(kernel_name(program), operator or kernel_name(program), program)
+        name = kernel_name(program, constants)
+        kernel = Kernel(name, operator or name, program)
         self._own()
         folder = self.folder / builder.context.key(kernel).digest
         found = self._found(folder)
@@ -96,9 +103,10 @@ class KernelCache:
             found = load_library(folder)
         return found
 
-    def has(self, builder: Builder, program: Program) -> bool:
+    def has(self, builder: Builder, program: Program, constants: Sequence[str] = ()) -> bool:
         """True if the kernel is there."""
-        kernel = Kernel(kernel_name(program), kernel_name(program), program)
+        name = kernel_name(program, constants)
+        kernel = Kernel(name, name, program)
         return (self.folder / builder.context.key(kernel).digest / MARK).is_file()
 
     def _found(self, folder: Path) -> Library | None:

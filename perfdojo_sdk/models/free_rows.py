@@ -21,7 +21,8 @@ from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.rows import HINT, FreeRows
 from perfdojo_sdk.hookspecs.types import Target
-from perfdojo_sdk.library.build import BuildResult, Observer, build_library
+from perfdojo_sdk.library.accepting import Found
+from perfdojo_sdk.library.build import BuildResult, Observer, build_library, times_of
 from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.blocks import MOST, SIZES, choices
@@ -38,12 +39,22 @@ from perfdojo_sdk.models.optimise import (
     compare,
     kernels_of,
     manifest_of,
+    packed_entry,
     peak_of,
     prepared,
     refuse_beyond,
     refuse_failed,
     refused_by,
     symbol_in,
+)
+from perfdojo_sdk.models.packing import (
+    PackPlan,
+    constant_inputs,
+    has_function,
+    packed_values,
+    packing_builder,
+    packings_of,
+    plan_packing,
 )
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.racing import drawn
@@ -60,6 +71,7 @@ class _Block:
     graph: Graph
     """As it is built."""
     memory: MemoryPlan
+    """Without what kernels make of constants alone, if the model packs."""
     plan: FusionPlan
     folds: tuple[Fold, ...]
 
@@ -96,25 +108,42 @@ def optimise_rows(
     symbols = {k.program.text: k.symbol for k in kernels}
     order = places({name: (data.dtype.itemsize, data.nbytes) for name, data in weights.items()})
 
-    def unit(times: Mapping[str, float]) -> Unit:
+    every = [block.graph for block in blocks.values()]
+    packs = has_function(plugins, target, every[0])
+    constants = constant_inputs(every) if packs else {}
+    pack = PackPlan()
+
+    def unit(found: Sequence[Found]) -> Unit:
+        nonlocal pack
+        pack = plan_packing(every, packings_of(found)) if packs else pack
         graphs = {rows: (block.graph, block.memory) for rows, block in blocks.items()}
-        table = choices(seconds_of(blocks, times))
-        return rows_unit(RowBlocks(graphs, frozenset(free), model.most, table), order, symbols)
+        table = choices(seconds_of(blocks, times_of(found)))
+        return rows_unit(RowBlocks(graphs, frozenset(free), model.most, table), order, symbols, pack)
 
     result = build_library(
-        plugins, target, kernels, directory / LIBRARY, settings, observer, start_over=True, unit=unit
+        plugins,
+        target,
+        kernels,
+        directory / LIBRARY,
+        settings,
+        observer,
+        start_over=True,
+        unit=unit,
+        make_builder=packing_builder({symbols[text]: names for text, names in constants.items()}),
     )
     refuse_failed(result)
     built = perf_counter()
     graph = blocks[largest].graph
     if symbol := symbol_in(graph, result):
-        arrays = len(graph.inputs) + len(graph.outputs) + 1
+        arrays = len(graph.inputs) + len(graph.outputs) + 1 + bool(pack)
         needed = load_library(directory / LIBRARY).function(symbol, arrays, counted=True)
         inside = int(needed[1]((settings or Settings()).threads)) - blocks[largest].memory.total
-        peak = replace(peak, inside=inside)
+        peak = replace(peak, inside=inside, packed=pack.bytes)
         refuse_beyond(peak, max_memory)
+    else:
+        pack = PackPlan()
     write_tensors(directory / WEIGHTS, weights, directory)
-    manifest = _manifest(target, model, blocks, frozenset(free), result, directory)
+    manifest = _manifest(target, model, blocks, frozenset(free), result, directory, pack)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
     checks = _checked(plugins, target, model, blocks, load_model(directory))
@@ -153,8 +182,10 @@ def _blocks(
         for rows, (_, graph, _, _) in found.items()
     }
     graphs = with_shared_constants({rows: graph for rows, (graph, _) in laid.items()})
+    packs = has_function(plugins, target, next(iter(graphs.values())))
+    memories = {rows: plan_memory(g, packed_values(g) if packs else ()) for rows, g in graphs.items()}
     return {
-        rows: _Block(given, graphs[rows], plan_memory(graphs[rows]), plan, (*folds, *laid[rows][1]))
+        rows: _Block(given, graphs[rows], memories[rows], plan, (*folds, *laid[rows][1]))
         for rows, (given, _, plan, folds) in found.items()
     }
 
@@ -210,13 +241,16 @@ def _manifest(
     free: frozenset[str],
     result: BuildResult,
     directory: Path,
+    pack: PackPlan,
 ) -> ModelManifest:
     made = {
-        rows: manifest_of(target, b.graph, b.memory, b.plan, b.folds, result, directory)
-        for rows, b in blocks.items()
+        rows: manifest_of(
+            target, b.graph, b.memory, b.plan, b.folds, result, directory, packed=packed_entry(pack, number)
+        )
+        for number, (rows, b) in enumerate(blocks.items())
     }
     entries = result.manifest.kernels if result.manifest else ()
-    finals = {entry.name: entry.timing.final for entry in entries}
+    finals = {entry.name: entry.timing.call for entry in entries}
     seconds = seconds_of(blocks, {name: final.median_s for name, final in finals.items() if final})
     sizes = tuple(blocks)
     rows = RowsEntry(

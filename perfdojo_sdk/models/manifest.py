@@ -121,6 +121,26 @@ class EdgeEntry(Strict):
     seconds: float = Field(ge=0)
 
 
+class PackCallEntry(Strict):
+    """Work that depends on constants alone."""
+
+    kernel: Identifier
+    whole: bool
+    """True if all of the kernel is such work; else its pack is."""
+    inputs: tuple[ValueName, ...] = Field(max_length=64)
+    """The constants that it reads, or what an earlier call made."""
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+
+
+class PackEntry(Strict):
+    """The work of the library's function ``SYMBOL_pack`` on the weights, once for all calls."""
+
+    bytes: int = Field(ge=0, le=MAX_BLOCK)
+    calls: tuple[PackCallEntry, ...] = Field(min_length=1)
+    values: dict[ValueName, Annotated[int, Field(ge=0, le=MAX_BLOCK)]] = {}
+    """Arrays that kernels of constants make -> their first byte in it."""
+
+
 class RowsEntry(Strict):
     """The free rows of a model, which consists of the same graph for several numbers of rows."""
 
@@ -182,6 +202,8 @@ class ModelManifest(Strict):
     """The library's function for the whole model; empty if it has none."""
     library_sha256: Sha256
     """Hash of the library's manifest, which holds those of all its files."""
+    packed: PackEntry | None = None
+    """Work on constants alone that is done once; None if there is none."""
     rows: RowsEntry | None = None
     """The free rows; shapes are then those of the largest block."""
 
@@ -189,13 +211,16 @@ class ModelManifest(Strict):
     def _fits(self) -> Self:
         _check_views(self.views, self.values)
         known = {*self.inputs, *self.constants}
-        writable = {*self.offsets, *self.outputs}
-        for name in (*known, *self.outputs, *self.offsets):
+        packed = self.packed.values if self.packed else {}
+        writable = {*self.offsets, *self.outputs, *packed}
+        for name in (*known, *self.outputs, *self.offsets, *packed):
             if name not in self.values:
                 raise ValueError(f"{name!r} is no value")
         for name, offset in self.offsets.items():
             if offset % 64 or offset + self.values[name].bytes > self.block_bytes:
                 raise ValueError(f"{name!r} does not lie in the block of memory")
+        if self.packed is not None:
+            self._check_packed(self.packed)
         for node in self.nodes:
             called = node.kernel or node.part
             if bool(node.kernel) == bool(node.part) or node.part and node.part not in self.parts:
@@ -215,6 +240,14 @@ class ModelManifest(Strict):
         if self.rows is not None:
             self._check_rows(self.rows)
         return self
+
+    def _check_packed(self, packed: PackEntry) -> None:
+        """Results of packs lie in their block."""
+        for name, offset in packed.values.items():
+            if offset % 64 or offset + self.values[name].bytes > packed.bytes:
+                raise ValueError(f"{name!r} does not lie in what is packed")
+        if sum(call.bytes for call in packed.calls) > packed.bytes:
+            raise ValueError("more is packed than its bytes")
 
     def _check_rows(self, rows: RowsEntry) -> None:
         """Each block takes and gives the same arrays, but for the size of the dimension of rows."""

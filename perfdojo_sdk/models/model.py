@@ -10,11 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
 from math import prod
 from pathlib import Path
+from threading import Lock
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
+from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
@@ -172,6 +174,39 @@ class Model:
         """The constants by their names."""
         return self._weights
 
+    def repack(self, weights: Mapping[str, Any] | None = None) -> None:
+        """Take other ``weights``, by the names of :attr:`weights`, and pack again.
+
+        Calls that run meanwhile use the old ones or the new ones, never both. Errors: as of a call.
+        """
+        changed = {name: self._weight(name, given) for name, given in (weights or {}).items()}
+        self._take(together({**self._weights, **changed}) if changed else self._weights)
+
+    def _weight(self, name: str, given: Any) -> Array:
+        if name not in self._weights:
+            what = f"{ascii(name)[:80]} is no weight of the model"
+            raise ArgumentTypeError("PD-L011", what, hint=closest(name, list(self._weights)))
+        old, new = self._weights[name], view(given, name)
+        if new.dtype != old.dtype:
+            raise ArgumentTypeError("PD-L011", f"{name} is {new.dtype}, the weight is {old.dtype}")
+        if new.shape != old.shape:
+            what = f"{name} has the shape {new.shape}, the weight has {old.shape}"
+            raise ArgumentValueError("PD-L011", what)
+        return new
+
+    def _take(self, weights: Mapping[str, Array]) -> None:
+        """Use these weights from the next call on."""
+        self._weights = weights
+        for block in self._blocks.values():
+            block._take(weights)
+        if self.library is None or not self.manifest.symbol:
+            return
+        if self._rows is not None:
+            function = _Function(self.manifest, self.library, weights)
+            self._rows = RowCalls(self.manifest, {n: b.run for n, b in self._blocks.items()}, function)
+        elif self._function is not None:
+            self._function = _Function(self.manifest, self.library, weights)
+
     @property
     def inputs(self) -> dict[str, ValueEntry]:
         return {name: self.manifest.values[name] for name in self.manifest.inputs}
@@ -298,24 +333,60 @@ def _call(node: NodeEntry, library: Library | None, parts: Mapping[str, Opened])
 
 
 class _Function:
-    """The model's function in C with its weights."""
+    """The model's function in C with its weights, and with what is made of them once."""
 
     def __init__(self, manifest: ModelManifest, library: Library, weights: Mapping[str, Array]) -> None:
         self.manifest = manifest
+        shared = 2 if manifest.packed else 1
         arrays = len(manifest.inputs) + len(manifest.outputs)
-        self._run, self._bytes = library.function(manifest.symbol, arrays + 1, counted=bool(manifest.rows))
+        self._run, self._bytes = library.function(
+            manifest.symbol, arrays + shared, counted=bool(manifest.rows)
+        )
+        self._pack = None
+        if manifest.packed is not None:
+            self._pack = library.function(pack_symbol(manifest.symbol), 2)
+            if library.number(f"{packed_symbol(manifest.symbol)}_bytes") != manifest.packed.bytes:
+                what = "the library does not pack as many bytes as the manifest says"
+                raise LibraryError("PD-O011", what, hint="build the model again")
         self._held = weights  # the address below does not keep them
         self._weights = base_of(weights)
         self._needed: dict[int, int] = {}
+        self._packed: Array | None = None
+        self._packing = Lock()
+
+    def _shared(self, threads: int) -> tuple[list[int], Array | None]:
+        """The addresses of the weights and of what is packed, which is made now if this is the first call;
+        and the array that holds it."""
+        if self._pack is None or self.manifest.packed is None:
+            return [self._weights], None
+        packed = self._packed
+        if packed is None:
+            with self._packing:
+                packed = self._packed
+                if packed is None:
+                    packed = self._packed = self._made(self._pack, self.manifest.packed.bytes, threads)
+        return [self._weights, packed.__array_interface__["data"][0]], packed
+
+    def _made(self, pack: tuple[Any, Any], size: int, threads: int) -> Array:
+        """A fresh array with what is made of the weights."""
+        run, needed = pack
+        packed = aligned_empty((size,), np.uint8)
+        space = own_workspace(int(needed(threads)))
+        places = [array.__array_interface__["data"][0] for array in (packed, space)]
+        if status := run(self._weights, *places, space.nbytes, threads):
+            raise failed(self.manifest.name, status)
+        return packed
 
     def __call__(self, pointers: Sequence[int], threads: int) -> None:
         """Compute into the outputs, whose addresses are the last; with free rows their number is first."""
         needed = self._needed.get(threads)
         if needed is None:
             needed = self._needed[threads] = int(self._bytes(threads))
-        space = own_workspace(needed)
+        shared, held = self._shared(threads)
+        space = own_workspace(needed)  # packing may have made it larger
         place = space.__array_interface__["data"][0]
-        status = self._run(*pointers, self._weights, place, space.nbytes, threads)
+        status = self._run(*pointers, *shared, place, space.nbytes, threads)
+        del held
         if status >= FIRST_CHECK and status - FIRST_CHECK < len(self.manifest.checks):
             raise forbidden(self.manifest, status - FIRST_CHECK)
         if status:
@@ -328,6 +399,20 @@ def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
     address: int = raw.__array_interface__["data"][0]
     start = -address % ALIGNMENT
     return np.ndarray(shape, dtype, raw, start), address + start
+
+
+def together(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Copies of the weights in one block of memory, where the model's function expects them."""
+    order = places({name: (array.dtype.itemsize, array.nbytes) for name, array in weights.items()})
+    block = aligned_empty((sum(array.nbytes for array in weights.values()),), np.uint8)
+    found = {}
+    for name, at in order.items():
+        array = weights[name]
+        copy = block[at : at + array.nbytes].view(array.dtype).reshape(array.shape)
+        copy[...] = array
+        copy.flags.writeable = False
+        found[name] = copy
+    return {name: found[name] for name in weights}
 
 
 def base_of(weights: Mapping[str, Array]) -> int:

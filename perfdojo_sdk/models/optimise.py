@@ -18,6 +18,7 @@ from types import MappingProxyType
 import numpy as np
 
 import perfdojo_sdk
+from perfdojo_sdk.codegen import packaging
 from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
@@ -35,6 +36,7 @@ from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
 from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.arrays import ArgumentValueError
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
 from perfdojo_sdk.library.loader import Library, load_library
@@ -55,6 +57,8 @@ from perfdojo_sdk.models.manifest import (
     FoldEntry,
     ModelManifest,
     NodeEntry,
+    PackCallEntry,
+    PackEntry,
     PartEntry,
     RaceEntry,
     ValueEntry,
@@ -62,6 +66,15 @@ from perfdojo_sdk.models.manifest import (
 )
 from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.packing import (
+    PackPlan,
+    constant_inputs,
+    has_function,
+    packed_values,
+    packing_builder,
+    packings_of,
+    plan_packing,
+)
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.peers import Opened
 from perfdojo_sdk.models.policy import KERNELS_ONLY, Policy
@@ -100,10 +113,12 @@ class Peak:
     """Arrays between kernels."""
     inside: int = 0
     """Temporaries of the kernel that has the most; the library says it once it is built."""
+    packed: int = 0
+    """Results of work on weights that is done once for all calls; known once the library is built."""
 
     @property
     def total(self) -> int:
-        return self.weights + self.interface + self.between + self.inside
+        return self.weights + self.interface + self.between + self.inside + self.packed
 
 
 @dataclass(frozen=True)
@@ -180,14 +195,21 @@ def optimise(
     if freeze:
         graph, layouts = with_panels(graph, panel_widths(graph, target))
         folds = (*folds, *layouts)
-    memory = plan_memory(graph)
+    packs = has_function(plugins, target, graph)
+    memory = plan_memory(graph, packed_values(graph) if packs else ())
     peak = peak_of(graph, memory)
     refuse_beyond(peak, max_memory)
-    result = None
+    result, pack = None, PackPlan()
     kernels = kernels_of(graph)
     if kernels:
         symbols = {k.program.text: k.symbol for k in kernels}
-        unit = None if graph.foreign else model_unit(graph, memory, weight_places(graph), symbols)
+        constants = constant_inputs([graph]) if packs else {}
+
+        def unit(found: Sequence[Found]) -> packaging.Unit:
+            nonlocal pack
+            pack = plan_packing([graph], packings_of(found)) if packs else pack
+            return model_unit(graph, memory, weight_places(graph), symbols, pack)
+
         build = partial(
             build_library,
             plugins,
@@ -197,7 +219,8 @@ def optimise(
             settings,
             observer,
             start_over=True,
-            unit=unit,
+            unit=None if graph.foreign else unit,
+            make_builder=packing_builder({symbols[text]: names for text, names in constants.items()}),
         )
         result = build()
         if budget is not None and not result.failed:
@@ -207,14 +230,16 @@ def optimise(
     threads = (settings or Settings()).threads
     if symbol := symbol_in(graph, result):
         needed = load_library(directory / LIBRARY).function(
-            symbol, len(graph.inputs) + len(graph.outputs) + 1
+            symbol, len(graph.inputs) + len(graph.outputs) + 1 + bool(pack)
         )
-        peak = replace(peak, inside=int(needed[1](threads)) - memory.total)
+        peak = replace(peak, inside=int(needed[1](threads)) - memory.total, packed=pack.bytes)
         refuse_beyond(peak, max_memory)
+    else:
+        pack = PackPlan()
     write_tensors(directory / WEIGHTS, graph.constants, directory)
 
     def packaged(graph: Graph, races: Sequence[Race] = (), verdict: str = "") -> Model:
-        return _packaged(target, graph, plan, folds, result, directory, threads, races, verdict)
+        return _packaged(target, graph, plan, folds, result, directory, threads, pack, races, verdict)
 
     model = packaged(graph)
     if policy.prefer_faster and offers is not None and result is not None:
@@ -238,8 +263,8 @@ def _times(graph: Graph, result: BuildResult) -> dict[str, float]:
     counts = Counter(kernel_name(node.program) for node in graph.nodes)
     found = {}
     for entry in result.manifest.kernels if result.manifest is not None else ():
-        if entry.timing.final is not None:
-            found[entry.name] = entry.timing.final.median_s * counts[entry.name]
+        if entry.timing.call is not None:
+            found[entry.name] = entry.timing.call.median_s * counts[entry.name]
     return found
 
 
@@ -251,6 +276,7 @@ def _packaged(
     result: BuildResult | None,
     directory: Path,
     threads: int,
+    pack: PackPlan,
     races: Sequence[Race],
     verdict: str,
 ) -> Model:
@@ -258,8 +284,12 @@ def _packaged(
     timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
     for part in graph.foreign:
         write_whole(part_path(directory, part.name, part.peer), part.content, directory)
-    memory = plan_memory(graph)
-    manifest = manifest_of(target, graph, memory, plan, folds, result, directory, races, verdict, timed)
+    if graph.foreign:  # such a model is called kernel by kernel
+        pack = PackPlan()
+    memory = plan_memory(graph, pack.values[0] if pack else ())
+    manifest = manifest_of(
+        target, graph, memory, plan, folds, result, directory, races, verdict, timed, packed_entry(pack, 0)
+    )
     write_atomically(directory / FILE, as_json(manifest), directory)
     return load_model(directory)
 
@@ -364,6 +394,7 @@ def refuse_beyond(peak: Peak, most: int | None) -> None:
     what = f"a call of the model needs {peak.total} bytes, more than {most}"
     parts = f"weights {peak.weights}, inputs and outputs {peak.interface}"
     why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside}"
+    why += f", packed {peak.packed}" if peak.packed else ""
     raise ModelError("PD-O031", what, why=why, hint="give it a smaller batch, or allow more")
 
 
@@ -389,6 +420,7 @@ def manifest_of(
     races: Sequence[Race] = (),
     verdict: str = "",
     timed: Mapping[str, float] = MappingProxyType({}),
+    packed: PackEntry | None = None,
 ) -> ModelManifest:
     """The manifest of a package. ``timed``: part of a peer -> its seconds in a call."""
     return ModelManifest(
@@ -418,11 +450,28 @@ def manifest_of(
         races=tuple(map(_race_entry, races)),
         verdict=verdict,
         symbol=symbol_in(graph, result),
+        packed=packed,
         offsets=dict(memory.offsets),
         block_bytes=memory.total,
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
     )
+
+
+def packed_entry(pack: PackPlan, number: int) -> PackEntry | None:
+    """The pack, as the manifest of graph ``number`` says it."""
+    if not pack:
+        return None
+    calls = tuple(
+        PackCallEntry(
+            kernel=kernel_name(call.node.program),
+            whole=call.packing is None,
+            inputs=tuple(name for name, _ in call.inputs),
+            bytes=call.bytes,
+        )
+        for call in pack.calls
+    )
+    return PackEntry(bytes=pack.bytes, calls=calls, values=dict(pack.values[number]))
 
 
 def _race_entry(race: Race) -> RaceEntry:

@@ -144,5 +144,7 @@ class KernelRecord(Strict):
     """Faults of plugins while the kernel was built, one line each."""
     notes: tuple[str, ...] = ()
     """Notes for people, such as the reason why the initial program was kept."""
+    packed: Timing | None = None
+    """The time without the kernel's pack, which :attr:`final` holds; None if it offers none."""
     build_seconds: dict[str, float] = {}
     """Seconds of each stage of the build. Legs of verification run in parallel and report their own times."""

@@ -13,6 +13,6 @@ from __future__ import annotations
 
 from perfdojo_sdk.frontends.torch.backend import perfdojo
 from perfdojo_sdk.frontends.torch.compiling import Choices, Unsupported, compile_graph
-from perfdojo_sdk.frontends.torch.report import Report, report
+from perfdojo_sdk.frontends.torch.report import Report, repack, report
 
-__all__ = ["Choices", "Report", "Unsupported", "compile_graph", "perfdojo", "report"]
+__all__ = ["Choices", "Report", "Unsupported", "compile_graph", "perfdojo", "repack", "report"]

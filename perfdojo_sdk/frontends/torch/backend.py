@@ -17,6 +17,7 @@ from torch import SymInt, Tensor
 from perfdojo_sdk.frontends.torch.compiling import (
     PLAIN,
     Choices,
+    CompiledGraph,
     GraphReport,
     Unsupported,
     choices,
@@ -37,6 +38,7 @@ class Compiled:
     def __init__(self, module: Any, inputs: Sequence[Any], chosen: Choices) -> None:
         self._module, self._chosen = module, chosen
         self.reports: list[GraphReport] = []
+        self._graphs: list[CompiledGraph] = []
         self._by_sizes: dict[tuple[Any, ...], Callable[..., Any]] = {}
         self._open = any(isinstance(value, SymInt) for value in inputs)
         self._call: Callable[..., Any] | None = None
@@ -59,6 +61,11 @@ class Compiled:
             self._by_sizes[sizes] = call
         return call(*inputs)
 
+    def repack(self) -> None:
+        """Pack parameters again at the next call, whatever their versions say."""
+        for graph in self._graphs:
+            graph.repack()
+
     def _compiled(self, inputs: Sequence[Any]) -> Callable[..., Any]:
         numbers = {k: v for k, v in enumerate(inputs) if not isinstance(v, Tensor)}
         shop = None if self._chosen.interpret else workshop_for(self._chosen)
@@ -71,6 +78,8 @@ class Compiled:
         whole = self._module if not numbers else function
         call, report = compile_graph(whole, tensors, self._chosen, shop)
         self.reports.append(report)
+        if isinstance(call, CompiledGraph):
+            self._graphs.append(call)
         if report.whole:
             return self._module  # type: ignore[no-any-return]
         if not numbers:

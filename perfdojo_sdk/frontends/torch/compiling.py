@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from perfdojo_sdk.frontends.torch.running import GraphCall
 from perfdojo_sdk.frontends.torch.workshop import Workshop
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.models.packing import constant_inputs
 from perfdojo_sdk.models.policy import Policy
 
 #: Types of tensors whose memory a kernel may read as it is.
@@ -53,6 +55,9 @@ class KernelReport:
     legs: Mapping[str, str] = field(default_factory=dict)
     """Leg of verification -> its result in words; empty for the interpreter, which needs none."""
     median_s: float | None = None
+    """The measured time of a call, without its pack."""
+    packed_bytes: int = 0
+    """Bytes that the kernel packs of parameters; 0 if it packs nothing."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,12 @@ class CompiledGraph:
             and not self._single
             else None
         )
+
+    def repack(self) -> None:
+        """Pack again at the next call, whatever versions say."""
+        for call, _, _ in self._steps:
+            if isinstance(call, GraphCall):
+                call.repack()
 
     def __call__(self, *inputs: Any) -> Any:
         for value in inputs:
@@ -171,6 +182,8 @@ class Choices:
     tune: int | None = None
     threads: int | None = None
     """By default as many as PyTorch has."""
+    pack: bool = True
+    """Lay out parameters once, and again when their version says that they changed, or they lie elsewhere."""
     interpret: bool = False
     """Run kernels in the language's interpreter: exact, slow, and without a compiler."""
 
@@ -212,6 +225,7 @@ def compile_graph(
     except Unchangeable as change:
         return _whole(function, chosen, str(change))
     refused: dict[str, str] = {}
+    constants: dict[str, tuple[str, ...]] = {}
     while True:
         lowered = lower(module, refused)
         if lowered.elsewhere and not chosen.policy.peer_for(None):
@@ -220,7 +234,8 @@ def compile_graph(
             break
         single, lowered = lowered, _joined(lowered, shop)
         programs = {p.text: p for g in lowered.groups if g.graph for p in g.graph.programs}
-        failed = shop.prepare(list(programs.values()), said)
+        constants = _constants(lowered, inputs) if chosen.pack else {}
+        failed = shop.prepare(list(programs.values()), said, constants)
         if not failed:
             break
         # A joined kernel that failed is not made again; the call of a single one that failed is refused.
@@ -236,8 +251,30 @@ def compile_graph(
         if shop is None:
             calls[k] = InterpretedCall(group.graph)
         else:
-            calls[k] = GraphCall(group.graph, shop.libraries, shop.threads)
-    return CompiledGraph(function, lowered, calls), _report(lowered, shop)
+            kernels = {p.text: shop.kernel(p, constants.get(p.text, ())) for p in group.graph.programs}
+            seldom = _parameters(lowered, group, inputs) if chosen.pack and shop.packs else ()
+            calls[k] = GraphCall(group.graph, kernels, shop.threads, seldom)
+    return CompiledGraph(function, lowered, calls), _report(lowered, shop, constants)
+
+
+def _parameters(lowered: Lowered, group: Group, inputs: Sequence[Any]) -> tuple[str, ...]:
+    """The inputs of a group's graph that are parameters or buffers of a module, or held by the graph."""
+    assert group.graph is not None, "a group of ours"
+    places = [node for node in lowered.module.graph.nodes if node.op == "placeholder"]
+    kinds = (torch.nn.Parameter, torch.nn.Buffer)
+    seldom = {node for node, value in zip(places, inputs, strict=True) if isinstance(value, kinds)}
+    pairs = zip(group.graph.inputs, group.inputs, strict=True)
+    return tuple(value.name for value, node in pairs if node in seldom)
+
+
+def _constants(lowered: Lowered, inputs: Sequence[Any]) -> dict[str, tuple[str, ...]]:
+    """Text of a program -> its inputs that depend on parameters alone."""
+    found: dict[str, tuple[str, ...]] = {}
+    for group in lowered.groups:
+        if group.graph is not None:
+            mine = constant_inputs([group.graph], _parameters(lowered, group, inputs))
+            found |= {text: names for text, names in mine.items() if text not in found}
+    return found
 
 
 def _joined(lowered: Lowered, shop: Workshop) -> Lowered:
@@ -255,7 +292,9 @@ def _whole(
     return function, GraphReport((), (), reason)
 
 
-def _report(lowered: Lowered, shop: Workshop | None) -> GraphReport:
+def _report(
+    lowered: Lowered, shop: Workshop | None, constants: Mapping[str, Sequence[str]] = MappingProxyType({})
+) -> GraphReport:
     counts: dict[str, list[str]] = {}
     programs: dict[str, Any] = {}
     for group in lowered.groups:
@@ -264,9 +303,10 @@ def _report(lowered: Lowered, shop: Workshop | None) -> GraphReport:
             programs[node.program.text] = node.program
     kernels = []
     for text, origins in counts.items():
-        legs, median = {}, None
+        legs, median, packed = {}, None, 0
         if shop is not None:
-            entry = shop.entry(programs[text])
+            _, entry = shop.kernel(programs[text], constants.get(text, ()))
+            packed = entry.packing.bytes if entry.packing else 0
             legs = {
                 name: ("passed: " if leg.passed else "failed: ") + leg.detail
                 for name, leg in (
@@ -275,8 +315,10 @@ def _report(lowered: Lowered, shop: Workshop | None) -> GraphReport:
                     ("dependence", entry.verification.dependence),
                 )
             }
-            median = entry.timing.final.median_s if entry.timing.final else None
+            median = entry.timing.call.median_s if entry.timing.call else None
         kernels.append(
-            KernelReport(programs[text].name, len(origins), tuple(dict.fromkeys(origins)), legs, median)
+            KernelReport(
+                programs[text].name, len(origins), tuple(dict.fromkeys(origins)), legs, median, packed
+            )
         )
     return GraphReport(tuple(kernels), lowered.elsewhere, "", lowered.operators)

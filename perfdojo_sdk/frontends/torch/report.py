@@ -37,6 +37,8 @@ class Report:
             )
             for kernel in graph.kernels:
                 time = f", {kernel.median_s * 1e6:.1f} us measured" if kernel.median_s is not None else ""
+                if kernel.packed_bytes:
+                    time += f", {number_of(kernel.packed_bytes, 'bytes')} packed once"
                 calls = number_of(kernel.calls, "calls")
                 lines.append(f"  {kernel.name}: {calls} for {', '.join(kernel.origins)}{time}")
                 lines += [f"    {leg}: {result}" for leg, result in kernel.legs.items()]
@@ -49,14 +51,25 @@ def report(compiled: Any) -> Report:
 
     :class:`DojoError` if it has not been called yet, or is compiled by another backend.
     """
+    return Report(tuple(graph for each in _found(compiled, "ask for the report") for graph in each.reports))
+
+
+def repack(compiled: Any) -> None:
+    """Pack the parameters of ``compiled`` again at its next call, after a change that PyTorch does not count,
+    such as ``p.data.mul_(2)``. Errors: as of :func:`report`."""
+    for each in _found(compiled, "pack again"):
+        each.repack()
+
+
+def _found(compiled: Any, then: str) -> Sequence[Compiled]:
     if isinstance(compiled, Compiled):
-        return Report(tuple(compiled.reports))
+        return [compiled]
     found: Sequence[Compiled] = list(dict.fromkeys(_graphs(compiled)))
     if not found:
         what = "nothing was compiled by the backend perfdojo yet"
-        hint = 'call torch.compile(net, backend="perfdojo") once, then ask for the report'
+        hint = f'call torch.compile(net, backend="perfdojo") once, then {then}'
         raise DojoError("PD-O022", what, hint=hint)
-    return Report(tuple(graph for each in found for graph in each.reports))
+    return found
 
 
 def _graphs(compiled: Any) -> Iterator[Compiled]:

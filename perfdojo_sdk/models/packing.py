@@ -1,0 +1,165 @@
+"""Work that depends on constants alone, done once for all calls of a model: the plan of what is packed.
+
+A kernel whose program has such a half (:mod:`perfdojo_sdk.core.packing`) offers functions for both halves; a
+kernel that reads nothing but constants is such work as a whole. What they make lies in one block of memory,
+the same for all numbers of rows, and equal work is done once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from perfdojo_sdk.codegen.packed import PackingGenerator
+from perfdojo_sdk.graph.graph import Graph, Node
+from perfdojo_sdk.graph.memory import rounded_up
+from perfdojo_sdk.hookspecs.types import MachineFigures, Packing, Target
+from perfdojo_sdk.library.accepting import Found
+from perfdojo_sdk.library.builder import KernelBuilder, MakeBuilder
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.plugins import Plugins
+
+
+@dataclass(frozen=True)
+class PackCall:
+    """One call that packs."""
+
+    node: Node
+    packing: Packing | None
+    """The pack of its kernel; None: the whole kernel is called, and reads constants only."""
+    places: tuple[int, ...]
+    """First byte, in the block, of what the pack makes, or of each output of the kernel."""
+    inputs: tuple[tuple[str, int | None], ...]
+    """The constants that it reads, or what an earlier call made, with its place in the block."""
+    bytes: int = 0
+    """Bytes of what it makes."""
+
+
+@dataclass(frozen=True)
+class PackPlan:
+    """The packs of graphs that share their constants."""
+
+    calls: tuple[PackCall, ...] = ()
+    values: tuple[Mapping[str, int], ...] = ()
+    """For each graph: value that a kernel of constants makes -> its place in the block."""
+    nodes: tuple[Mapping[int, int], ...] = ()
+    """For each graph: number of a node -> the place of what its kernel's pack makes."""
+    packings: Mapping[str, Packing] = field(default_factory=dict)
+    """Text of a program -> the pack of its kernel."""
+    bytes: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+
+def constant_homes(graph: Graph, seldom: Collection[str] = ()) -> tuple[frozenset[str], frozenset[int]]:
+    """The values that depend on constants alone, but for those that callers get or a check looks at, and the
+    numbers of the nodes that make them. None in a graph with parts that peers run. ``seldom``: inputs that
+    count as constants."""
+    constants = {*graph.constants, *seldom}
+    if graph.foreign:
+        return frozenset(constants), frozenset()
+    kept = {graph.home(value.name) for value in graph.outputs}
+    kept |= {graph.home(check.value) for check in graph.checks}
+    nodes = set()
+    for k, node in enumerate(graph.nodes):
+        if all(graph.home(name) in constants for name in node.inputs) and kept.isdisjoint(node.outputs):
+            constants.update(node.outputs)
+            nodes.add(k)
+    return frozenset(constants), frozenset(nodes)
+
+
+def packed_values(graph: Graph, seldom: Collection[str] = ()) -> tuple[str, ...]:
+    """The values that kernels make of constants alone."""
+    _, nodes = constant_homes(graph, seldom)
+    return tuple(name for k in sorted(nodes) for name in graph.nodes[k].outputs)
+
+
+def has_function(plugins: Plugins, target: Target, graph: Graph) -> bool:
+    """True if the model will be a function in C: only that packs."""
+    if graph.foreign or not graph.nodes or plugins.packager(target) is not None:
+        return False
+    return plugins.guarded_generator(target).generate(graph.nodes[0].program, "pd_asked").language == "c"
+
+
+def packings_of(kernels: Iterable[Found]) -> dict[str, Packing]:
+    """Text of a program -> the pack of its kernel, where it has one."""
+    return {f.kernel.program.text: f.source.packing for f in kernels if f.source.packing is not None}
+
+
+def constant_inputs(graphs: Sequence[Graph], seldom: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Text of a program -> its inputs that are constants, in most of the nodes where any is: a kernel has one
+    pack, and nodes with other constants call it whole."""
+    counts: dict[str, Counter[tuple[str, ...]]] = {}
+    for graph in graphs:
+        constants, alone = constant_homes(graph, seldom)
+        for k, node in enumerate(graph.nodes):
+            if k in alone or graph.foreign:
+                continue
+            pairs = zip(node.program.given, node.inputs, strict=True)
+            if found := tuple(array for array, name in pairs if graph.home(name) in constants):
+                counts.setdefault(node.program.text, Counter())[found] += 1
+    return {text: counted.most_common(1)[0][0] for text, counted in counts.items()}
+
+
+def packing_builder(constants: Mapping[str, Sequence[str]]) -> MakeBuilder:
+    """Makes builders of kernels that offer packs. ``constants``: symbol of a kernel -> its constant
+    inputs."""
+
+    def make(
+        plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
+    ) -> KernelBuilder:
+        return KernelBuilder(with_packs(BuildContext.of(plugins, target, settings, figures), constants))
+
+    return make
+
+
+def with_packs(context: BuildContext, constants: Mapping[str, Sequence[str]]) -> BuildContext:
+    """The context in which kernels offer packs; ``constants`` as for :func:`packing_builder`."""
+    generator = PackingGenerator(context.generator, context.rules.dialect, constants)
+    return replace(context, generator=generator)
+
+
+def plan_packing(
+    graphs: Sequence[Graph], packings: Mapping[str, Packing], seldom: Collection[str] = ()
+) -> PackPlan:
+    """The plan for graphs that share their constants. ``packings``: text of a program -> the pack of its
+    kernel; ``seldom``: inputs that count as constants."""
+    calls: list[PackCall] = []
+    known: dict[object, tuple[int, ...]] = {}
+    total = 0
+
+    def placed(key: object, sizes: Sequence[int], call: PackCall) -> tuple[int, ...]:
+        nonlocal total
+        if key not in known:
+            places = []
+            for size in sizes:
+                places.append(total)
+                total += rounded_up(size)
+            known[key] = tuple(places)
+            calls.append(replace(call, places=known[key], bytes=sum(sizes)))
+        return known[key]
+
+    values, nodes = [], []
+    for graph in graphs:
+        constants, alone = constant_homes(graph, seldom)
+        mine: dict[str, int] = {}
+        own: dict[int, int] = {}
+        for k, node in enumerate(graph.nodes):
+            homes = {a: graph.home(n) for a, n in zip(node.program.given, node.inputs, strict=True)}
+            packing = None if k in alone else packings.get(node.program.text)
+            if k in alone:
+                read = tuple((home, mine.get(home)) for home in homes.values())
+                sizes = [graph.values[name].bytes for name in node.outputs]
+                key: object = (node.program.text, read)
+                found = placed(key, sizes, PackCall(node, None, (), read))
+                mine.update(zip(node.outputs, found, strict=True))
+            elif packing and all(homes[each.name] in constants for each in packing.constants):
+                read = tuple((homes[a.name], mine.get(homes[a.name])) for a in packing.constants)
+                call = PackCall(node, packing, (), read)
+                [own[k]] = placed((packing.identity, read), [packing.bytes], call)
+        values.append(mine)
+        nodes.append(own)
+    return PackPlan(tuple(calls), tuple(values), tuple(nodes), dict(packings), total)
