@@ -31,6 +31,9 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h")
 #: registers.
 MANY_SUMS = 8
 
+#: Elements between neighbouring columns where vectors are made of every second element.
+PAIR = 2
+
 #: Bytes of a group of short elements that an instruction adds up the products of.
 GROUP = 4
 
@@ -154,8 +157,11 @@ class VectorEmitter(LaneEmitter):
 
         def square(at: Point, rows: int, columns: int) -> None:
             begin, end = self.cell(source, at), self.cell(copy.target, at)
-            sizes = f"{rows}, {columns}"
-            self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, &{end}, {steps[1]}, {sizes});")
+            rest = f"&{end}, {steps[1]}, {rows}, {columns}"
+            if rows <= steps[0] == PAIR:
+                self.function.line(f"pd_unzip_f32v(&{begin}, {rest});")
+            else:
+                self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, {rest});")
 
         def across(at: Point, rows: int) -> None:
             self._in_blocks(inner.size, at.inside(0), lambda at, columns: square(at, rows, columns))
