@@ -126,8 +126,8 @@ PD_INLINE pd_f32v pd_alternate_f32v(pd_f32v a, pd_f32v b, int first)
 }
 
 /* Copies pairs to rows: to[r * to_step + c] = from[2 * c + r], for at most two rows and as many columns as a
- * vector has lanes. */
-PD_INLINE void pd_unzip_f32v(const float *from, float *to, int64_t to_step, int rows, int columns)
+ * vector has lanes. With ``whole``, rows have room for whole vectors. */
+PD_INLINE void pd_unzip_f32v(const float *from, float *to, int64_t to_step, int rows, int columns, int whole)
 {
     const int cells = 2 * columns - 2 + rows;
     const int more = cells > PD_LANES_F32 ? cells - PD_LANES_F32 : 0;
@@ -138,7 +138,7 @@ PD_INLINE void pd_unzip_f32v(const float *from, float *to, int64_t to_step, int 
 #pragma GCC unroll 2
     for (int r = 0; r < rows; r++) {
         const pd_f32v row = pd_alternate_f32v(a, b, r);
-        if (columns == PD_LANES_F32)
+        if (whole || columns == PD_LANES_F32)
             pd_store_f32v(to + r * to_step, row);
         else
             pd_store_first_f32v(to + r * to_step, columns, row);

@@ -32,7 +32,13 @@ from perfdojo_sdk.experts.cpu.preparation import (
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
-from perfdojo_sdk.experts.cpu.stencils import find_stencil, play_stencil
+from perfdojo_sdk.experts.cpu.stencils import (
+    JOIN_CHANNELS,
+    find_stencil,
+    join_channels,
+    play_stencil,
+    stencil_threads,
+)
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
@@ -52,6 +58,7 @@ PREPARATIONS = (
     distribute,
     separate_temporaries,
     join_row_blocks,
+    join_channels,
 )
 
 
@@ -87,8 +94,9 @@ class _Planner:
             game.trace = start
             for found in ways:
                 self._join(game, found, number)
-            for place in self._blocks & game.program.paths.keys():
-                share_out(game, place, 0)
+            for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, stencil_threads(self.root, self.target))):
+                for place in self._places(rule) & game.program.paths.keys():
+                    share_out(game, place, least)
             settle_buffers(game)
             if all(game.program != other.program for other in games):
                 games.append(game.trace)
@@ -96,8 +104,11 @@ class _Planner:
 
     @property
     def _blocks(self) -> set[str]:
-        """Roots of nests that were joined around blocks of rows."""
-        return {decision.place for decision in self.decisions if decision.rule == BLOCK_ROWS}
+        """Roots of nests that were joined, whose loops stand around the nests of a program of its own."""
+        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS)
+
+    def _places(self, rule: str) -> set[str]:
+        return {decision.place for decision in self.decisions if decision.rule == rule}
 
     def _as_a_whole(self) -> list[Trace]:
         """The games of the expert that knows the whole program; none where there is none."""

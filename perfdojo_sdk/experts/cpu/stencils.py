@@ -24,7 +24,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import lanes_of, seconds_to_move
-from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward, move_outward
+from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import data_bytes, share_out, split, transpose, use_lanes
 from perfdojo_sdk.experts.cpu.tiles import cover
@@ -102,7 +102,9 @@ def find_stencil(program: Program, root: Node, target: Target) -> Stencil | None
     (access, *_) = [read for read, _, _ in sliding]
     image = program.buffer_of[access.array]
     lanes = [
-        (l, tap) for _, l, tap in sliding if lane_stride(buffer, total.target.subscripts, l) == 1 and sizes[l] > 1
+        (l, tap)
+        for _, l, tap in sliding
+        if lane_stride(buffer, total.target.subscripts, l) == 1 and sizes[l] > 1
     ]
     rows = [(l, tap) for _, l, tap in sliding if (l, tap) not in lanes and sizes[l] > 1]
     if len(lanes) != 1 or not rows:
@@ -118,10 +120,8 @@ def find_stencil(program: Program, root: Node, target: Target) -> Stencil | None
         return None
     inner = [l for l in range(depth, len(sizes)) if l not in (along, across)]
     high = -(-sizes[row] // -(-sizes[row] // MOST_ROWS))
-    return Stencil(
-        tuple(l.id for l in loops), total, sizes, access, row, lane, (*inner, along, across), along, step, high,
-        width,
-    )  # fmt: skip
+    taps, places = (*inner, along, across), tuple(loop.id for loop in loops)
+    return Stencil(places, total, sizes, access, row, lane, taps, along, step, high, width)
 
 
 def _slides(access: Access, depth: int) -> Iterator[tuple[int, int]]:
@@ -131,6 +131,89 @@ def _slides(access: Access, depth: int) -> Iterator[tuple[int, int]]:
         taps = [l for l in subscript.levels if l >= depth]
         if len(kept) == len(taps) == 1 and not subscript.quotients:
             yield kept[0], taps[0]
+
+
+# -- nests around a stencil ----------------------------------------------------------------------------
+
+
+def join_channels(play: Play, target: Target) -> list[Decision]:
+    """Join a stencil with the nests that make its image, such as a copy with a border, and with those that
+    read its results, around the loops that all of them have: one image after the other then stays near."""
+    decisions = []
+    for root in [node.id for node in play.program.body]:
+        if root not in play.program.paths:
+            continue
+        found = find_stencil(play.program, play.node(root), target)
+        roots = _around(play.program, root, found) if found else []
+        if found is None or len(roots) < 2:
+            continue
+        kept = play.trace
+        found = _without_units(play, root, target) or found
+        outer = next(k for k in range(len(found.loops)) if k in (found.row, found.lane))
+        depth = min(outer, _common_loops([play.scope(each) for each in roots]))
+        passed = play.program.buffer_of[found.sliding.array].bytes
+        if depth == 0 or not _join(play, roots, depth):
+            play.trace = kept
+            why = "they share no loop around the rows, or one reads what another one writes later"
+            decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
+            continue
+        for buffer in temporaries(play.program):
+            for dim in range(depth):
+                play.may("reuse_dims", buffer.name, dim=dim)
+        numbers = {"bytes": passed, "images": prod(found.sizes[:depth])}
+        why = "what one nest passes to the next is then one image, which stays in a near cache"
+        choice = f"{len(roots)} nests run image by image"
+        decisions.append(Decision(JOIN_CHANNELS, roots[0], choice, why, numbers))
+    return decisions
+
+
+def _without_units(play: Play, root: str, target: Target) -> Stencil | None:
+    """The stencil without loops of one iteration around its rows and taps, whose iterators keep a subscript
+    from being one loop's."""
+    for place in [scope.id for scope in play.scopes() if root in [s.id for s in play.around(scope.id)]]:
+        if place in play.program.paths and play.scope(place).size == 1:
+            play.may("collapse_scopes", place)
+    return find_stencil(play.program, play.node(root), target)
+
+
+def _around(program: Program, root: str, found: Stencil) -> list[str]:
+    """The stencil, the nests right before it that write its image, and those right after it that read what it
+    or one before them wrote, as far as that are temporaries."""
+    (at,), own = program.paths[root], {name for b in temporaries(program) for name in b.arrays}
+    first, last, body = at, at, program.body
+    if found.sliding.array in own:
+        while first > 0 and {*body[first - 1].written_arrays} == {found.sliding.array}:
+            first -= 1
+    written = {found.total.target.array}
+    while last + 1 < len(body) and not (written & own).isdisjoint(body[last + 1].read_arrays):
+        last += 1
+        written.update(body[last].written_arrays)
+    nodes = body[first : last + 1]
+    return [node.id for node in nodes] if all(isinstance(node, Scope) for node in nodes) else []
+
+
+def _common_loops(nests: Sequence[Scope]) -> int:
+    """Number of the outermost loops that perfect nests have in common."""
+    count, nodes = 0, list(nests)
+    while len({node.size for node in nodes}) == 1 and not any(node.suffix for node in nodes):
+        count += 1
+        inner = [node.body[0] for node in nodes if len(node.body) == 1]
+        nodes = [node for node in inner if isinstance(node, Scope)]
+        if len(nodes) < len(nests):
+            break
+    return count
+
+
+def _join(play: Play, roots: Sequence[str], depth: int) -> bool:
+    for _ in roots[1:]:
+        place = roots[0]
+        for level in range(depth):
+            if play.may("join_scopes", place) is None:
+                return False
+            if level + 1 < depth:
+                (child, *_) = play.scope(place).body
+                place = child.id
+    return True
 
 
 # -- one nest ------------------------------------------------------------------------------------------
@@ -156,9 +239,14 @@ def play_stencil(root: Program, rules: Rules, target: Target) -> tuple[list[Play
     choice = f"tiles of {found.high} rows of {{{found.row}}} by a vector of {{{found.lane}}}"
     decision = Decision("stencil", root.body[0].id, choice, why, numbers)
     for scope in [node for node in play.program.body if isinstance(node, Scope)]:
-        speed = data_bytes(root) / max(seconds_to_move(data_bytes(root), target), 1e-12)
-        share_out(play, scope.id, THREADS_COST * speed / BYTES[found.total.dtype])
+        share_out(play, scope.id, stencil_threads(root, target))
     return [play], [decision]
+
+
+def stencil_threads(root: Program, target: Target) -> float:
+    """Iterations of statements that take longer than starting threads."""
+    data = data_bytes(root)
+    return THREADS_COST * data / max(seconds_to_move(data, target), 1e-12) / BYTES["f32"]
 
 
 def _play(play: Play, found: Stencil) -> None:
@@ -183,20 +271,22 @@ def _play(play: Play, found: Stencil) -> None:
 
 
 def _play_tile(play: Play, found: Stencil, tile: str) -> list[str]:
-    """Accumulate in registers, with the taps around the rows and lanes of a tile; the nests that it becomes."""
+    """Accumulate in registers, with the taps around the rows and lanes; the nests that the tile becomes."""
     body = play.scope(chain(play, tile)[1]).body
     total = next(child.id for child in body if isinstance(child, Scope))
     copy = play.stage("stage_write", tile, found.total.target.array).copy
-    nests, sums = [tile, copy], tile
+    sums = tile
     for node in reversed(body[1:]):
-        nests.append(separate(play, node.id, tile))
-        sums = nests[-1] if node.id == total else sums
+        top = separate(play, node.id, tile)
+        sums = top if node.id == total else sums
     rows, lanes, *taps = chain(play, sums)
     order = [taps[level - len(found.loops)] for level in found.taps]
     arrange(play, [*order, rows, lanes])
     if found.step > 1:
         _gather(play, found, taps[found.along - len(found.loops)])
-    return [order[0] if nest == sums else nest for nest in nests]
+    path = play.program.paths[tile]
+    nests = [node.id for node in play.program.siblings(path)[path[-1] :]]
+    return nests[: nests.index(copy) + 1]
 
 
 def _gather(play: Play, found: Stencil, along: str) -> None:
@@ -207,6 +297,8 @@ def _gather(play: Play, found: Stencil, along: str) -> None:
         buffer = play.stage("stage_read", taps, found.sliding.array).buffer
         for dim in range(len(play.program.buffer_of[buffer].dimensions) - 2):
             play.may("reuse_dims", buffer, dim=dim)
+        # Rows of whole vectors, so that a short one is stored like any other.
+        play.may("pad_dim", buffer, dim=len(play.program.buffer_of[buffer].dimensions) - 1, size=found.width)
         place = next(p for p in play.near_locations if not _named(play, p))
         play.must("set_location", buffer, location=place)
 
