@@ -159,7 +159,7 @@ class VectorEmitter(LaneEmitter):
         def square(at: Point, rows: int, columns: int) -> None:
             begin, end = self.cell(source, at), self.cell(copy.target, at)
             sizes = f"{rows}, {columns}"
-            if rows <= steps[0] == PAIR:
+            if rows <= PAIR and steps[0] == PAIR:
                 whole = int(self._has_room(copy.target, columns))
                 self.function.line(f"pd_unzip_f32v(&{begin}, &{end}, {steps[1]}, {sizes}, {whole});")
             else:

@@ -131,7 +131,7 @@ PD_INLINE void pd_unzip_f32v(const float *from, float *to, int64_t to_step, int 
 {
     const int cells = 2 * columns - 2 + rows;
     const int more = cells > PD_LANES_F32 ? cells - PD_LANES_F32 : 0;
-    const pd_f32v a = more ? pd_load_f32v(from) : pd_load_first_f32v(from, cells);
+    const pd_f32v a = cells < PD_LANES_F32 ? pd_load_first_f32v(from, cells) : pd_load_f32v(from);
     const pd_f32v b = more == PD_LANES_F32 ? pd_load_f32v(from + PD_LANES_F32)
                       : more               ? pd_load_first_f32v(from + PD_LANES_F32, more)
                                            : a;

@@ -180,16 +180,17 @@ def _around(program: Program, root: str, found: Stencil) -> list[str]:
     """The stencil, the nests right before it that write its image, and those right after it that read what it
     or one before them wrote, as far as that are temporaries."""
     (at,), own = program.paths[root], {name for b in temporaries(program) for name in b.arrays}
-    first, last, body = at, at, program.body
-    if found.sliding.array in own:
-        while first > 0 and {*body[first - 1].written_arrays} == {found.sliding.array}:
-            first -= 1
-    written = {found.total.target.array}
-    while last + 1 < len(body) and not (written & own).isdisjoint(body[last + 1].read_arrays):
-        last += 1
-        written.update(body[last].written_arrays)
-    nodes = body[first : last + 1]
-    return [node.id for node in nodes] if all(isinstance(node, Scope) for node in nodes) else []
+    written, roots = {found.total.target.array}, [root]
+    for node in reversed(program.body[:at]) if found.sliding.array in own else ():
+        if not isinstance(node, Scope) or {*node.written_arrays} != {found.sliding.array}:
+            break
+        roots.insert(0, node.id)
+    for node in program.body[at + 1 :]:
+        if not isinstance(node, Scope) or (written & own).isdisjoint(node.read_arrays):
+            break
+        roots.append(node.id)
+        written.update(node.written_arrays)
+    return roots
 
 
 def _common_loops(nests: Sequence[Scope]) -> int:
