@@ -37,11 +37,9 @@ from perfdojo_sdk.search.play import Play
 #: The rule's name in decisions; their places are the roots of nests that were joined.
 JOIN_CHANNELS = "join channels"
 
-#: Most rows of a tile: more would hardly save loads.
+#: Most rows of a tile: more would hardly save loads. There are fewer where the target does not let so many be
+#: written out with all taps across the rows, since only then is a vector loaded once for all of them.
 MOST_ROWS = 4
-
-#: Most sums that are written out: all taps of a tile, or as many of the inner loops over taps as fit.
-MOST_COPIES = 128
 
 #: Most filters that use the same elements: with more, tiles of a contraction have more to use again.
 MOST_FILTERS = 1
@@ -119,7 +117,8 @@ def find_stencil(program: Program, root: Node, target: Target) -> Stencil | None
     if prod(sizes[l] for l in range(depth) if l not in access.levels) > MOST_FILTERS:
         return None
     inner = [l for l in range(depth, len(sizes)) if l not in (along, across)]
-    high = -(-sizes[row] // -(-sizes[row] // MOST_ROWS))
+    most = min(MOST_ROWS, max(1, target.dialect.max_unroll // (step * sizes[across])))
+    high = -(-sizes[row] // -(-sizes[row] // most))
     taps, places = (*inner, along, across), tuple(loop.id for loop in loops)
     return Stencil(places, total, sizes, access, row, lane, taps, along, step, high, width)
 
@@ -309,13 +308,10 @@ def _named(play: Play, location: str) -> bool:
 
 
 def _write_out(play: Play, tile: str) -> None:
-    """Write out the loops of a nest of a tile, from inside, as far as the code stays small."""
+    """Write out the loops of a nest of a tile, from inside, as far as the target lets them."""
     for scope in [s for s in play.innermost() if tile in (s.id, *[a.id for a in play.around(s.id)])]:
-        copies = 1
         for around in reversed(play.around(scope.id)):
-            copies *= around.size
-            if copies > MOST_COPIES:
+            if not around.suffix and not play.annotate(around.id, play.written_out):
                 break
-            play.annotate(around.id, play.written_out)
             if around.id == tile:
                 break
