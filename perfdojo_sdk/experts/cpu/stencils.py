@@ -156,6 +156,7 @@ def join_channels(play: Play, target: Target) -> list[Decision]:
             why = "they share no loop around the rows, or one reads what another one writes later"
             decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
             continue
+        _pad_by_rows(play, roots[0], found.sliding.array, depth)
         for buffer in temporaries(play.program):
             for dim in range(depth):
                 play.may("reuse_dims", buffer.name, dim=dim)
@@ -214,6 +215,26 @@ def _join(play: Play, roots: Sequence[str], depth: int) -> bool:
                 (child, *_) = play.scope(place).body
                 place = child.id
     return True
+
+
+def _pad_by_rows(play: Play, root: str, image: str, depth: int) -> None:
+    """Write the border and the inside of each row of an image together, so that the row is in the first cache
+    when the inside overwrites it; nothing is done where the image is not made that way."""
+    nests = play.scope([root, *chain(play, root)[1:depth]][-1]).body
+    makers = [n for n in nests if isinstance(n, Scope) and {*n.written_arrays} == {image}]
+    if len(makers) != 2:
+        return
+    border, inside = makers
+    kept, target = play.trace, inside.leaves[0].statement.target
+    before = next((s.constant for s in target.subscripts if depth in s.levels), 0)
+    rows = border.id
+    if 0 < before < border.size:
+        rows = play.split_range(rows, before)[1]
+    if play.scope(rows).size > inside.size:
+        rows = play.split_range(rows, inside.size)[0]
+        play.may("reorder_statements", rows)
+    if play.may("join_scopes", rows) is None:
+        play.trace = kept
 
 
 # -- one nest ------------------------------------------------------------------------------------------
