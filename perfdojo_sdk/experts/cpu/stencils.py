@@ -330,7 +330,8 @@ def _named(play: Play, location: str) -> bool:
 
 def _write_out(play: Play, tile: str) -> None:
     """Write out the loops of a nest of a tile, from inside, as far as the target lets them."""
-    for scope in [s for s in play.innermost() if tile in (s.id, *[a.id for a in play.around(s.id)])]:
+    inside = [s for s in play.innermost() if tile in (s.id, *[a.id for a in play.around(s.id)])]
+    for scope in reversed(inside):  # sums, which stand in more loops than the copies before them, come first
         for around in reversed(play.around(scope.id)):
             if not around.suffix and not play.annotate(around.id, play.written_out):
                 break
