@@ -19,6 +19,7 @@ from perfdojo_sdk.codegen.operations import ACCURACY as ACCURACY
 from perfdojo_sdk.codegen.registers import Registers, assign
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import BYTES, ROUNDED_DTYPES
+from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.geometry import is_copy, lane_stride, transposed_copy
 from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
@@ -30,6 +31,9 @@ VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h")
 #: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the
 #: registers.
 MANY_SUMS = 8
+
+#: Elements between neighbouring columns where vectors are made of every second element.
+PAIR = 2
 
 #: Bytes of a group of short elements that an instruction adds up the products of.
 GROUP = 4
@@ -155,12 +159,25 @@ class VectorEmitter(LaneEmitter):
         def square(at: Point, rows: int, columns: int) -> None:
             begin, end = self.cell(source, at), self.cell(copy.target, at)
             sizes = f"{rows}, {columns}"
-            self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, &{end}, {steps[1]}, {sizes});")
+            if rows <= PAIR and steps[0] == PAIR:
+                whole = int(self._has_room(copy.target, columns))
+                self.function.line(f"pd_unzip_f32v(&{begin}, &{end}, {steps[1]}, {sizes}, {whole});")
+            else:
+                self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, &{end}, {steps[1]}, {sizes});")
 
         def across(at: Point, rows: int) -> None:
             self._in_blocks(inner.size, at.inside(0), lambda at, columns: square(at, rows, columns))
 
         self._in_blocks(scope.size, point, across)
+
+    def _has_room(self, target: Access, used: int) -> bool:
+        """True if rows of a buffer begin with ``used`` cells, and nothing uses those up to a vector's end."""
+        buffer = self._buffer(target)
+        if buffer.name not in self.layout.home or len(buffer.dimensions) - 1 not in buffer.materialised:
+            return False
+        found = self.program.occurrences[buffer.name]
+        ends = [o.access.subscripts[-1].bounds(o.sizes)[1] for o in found]
+        return buffer.shape[-1] >= self.dialect.lanes[VECTOR_DTYPE] and max(ends) < used
 
     def _in_blocks(self, size: int, point: Point, emit: Callable[[Point, int], None]) -> None:
         """Emit the innermost level of ``point`` in steps of a vector's lanes, then the remainder at once."""

@@ -103,6 +103,48 @@ PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to
     }
 }
 
+/* The lanes first, first + 2, first + 4, ... of two vectors as if they were one. */
+PD_INLINE pd_f32v pd_alternate_f32v(pd_f32v a, pd_f32v b, int first)
+{
+    typedef float cells __attribute__((vector_size(4 * PD_LANES_F32)));
+    const cells low = (cells)a, high = (cells)b;
+#ifdef __clang__ /* which makes one shuffle of it */
+    cells found = low;
+#pragma GCC unroll 16
+    for (int lane = 0; lane < PD_LANES_F32; lane++) {
+        const int from = 2 * lane + first;
+        found[lane] = from < PD_LANES_F32 ? low[from] : high[from - PD_LANES_F32];
+    }
+    return (pd_f32v)found;
+#else
+    pd_maskv from;
+#pragma GCC unroll 16
+    for (int lane = 0; lane < PD_LANES_F32; lane++)
+        from[lane] = 2 * lane + first;
+    return (pd_f32v)__builtin_shuffle(low, high, from);
+#endif
+}
+
+/* Copies pairs to rows: to[r * to_step + c] = from[2 * c + r], for at most two rows and as many columns as a
+ * vector has lanes. With ``whole``, rows have room for whole vectors. */
+PD_INLINE void pd_unzip_f32v(const float *from, float *to, int64_t to_step, int rows, int columns, int whole)
+{
+    const int cells = 2 * columns - 2 + rows;
+    const int more = cells > PD_LANES_F32 ? cells - PD_LANES_F32 : 0;
+    const pd_f32v a = cells < PD_LANES_F32 ? pd_load_first_f32v(from, cells) : pd_load_f32v(from);
+    const pd_f32v b = more == PD_LANES_F32 ? pd_load_f32v(from + PD_LANES_F32)
+                      : more               ? pd_load_first_f32v(from + PD_LANES_F32, more)
+                                           : a;
+#pragma GCC unroll 2
+    for (int r = 0; r < rows; r++) {
+        const pd_f32v row = pd_alternate_f32v(a, b, r);
+        if (whole || columns == PD_LANES_F32)
+            pd_store_f32v(to + r * to_step, row);
+        else
+            pd_store_first_f32v(to + r * to_step, columns, row);
+    }
+}
+
 /* Functions that have no vector form of their own: lane by lane. */
 #define PD_LANE_BY_LANE(name) \
     PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v v) \

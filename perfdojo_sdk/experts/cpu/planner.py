@@ -32,6 +32,13 @@ from perfdojo_sdk.experts.cpu.preparation import (
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
+from perfdojo_sdk.experts.cpu.stencils import (
+    JOIN_CHANNELS,
+    find_stencil,
+    join_channels,
+    play_stencil,
+    stencil_threads,
+)
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
@@ -51,6 +58,7 @@ PREPARATIONS = (
     distribute,
     separate_temporaries,
     join_row_blocks,
+    join_channels,
 )
 
 
@@ -86,8 +94,9 @@ class _Planner:
             game.trace = start
             for found in ways:
                 self._join(game, found, number)
-            for place in self._blocks & game.program.paths.keys():
-                share_out(game, place, 0)
+            for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, stencil_threads(self.root, self.target))):
+                for place in self._places(rule) & game.program.paths.keys():
+                    share_out(game, place, least)
             settle_buffers(game)
             if all(game.program != other.program for other in games):
                 games.append(game.trace)
@@ -95,13 +104,17 @@ class _Planner:
 
     @property
     def _blocks(self) -> set[str]:
-        """Roots of nests that were joined around blocks of rows."""
-        return {decision.place for decision in self.decisions if decision.rule == BLOCK_ROWS}
+        """Roots of nests that were joined, whose loops stand around the nests of a program of its own."""
+        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS)
+
+    def _places(self, rule: str) -> set[str]:
+        return {decision.place for decision in self.decisions if decision.rule == rule}
 
     def _as_a_whole(self) -> list[Trace]:
         """The games of the expert that knows the whole program; none where there is none."""
         guarded = any(leaf.statement.guard for node in self.root.body for leaf in node.leaves)
-        if not guarded:
+        stencil = any(find_stencil(self.root, node, self.target) for node in self.root.body)
+        if not guarded and not stencil:
             plays = contraction(self.root, self.rules, self.target)
             if plays:
                 self._decide("whole", "", "one contraction", "its sums of products share one nest")
@@ -109,7 +122,7 @@ class _Planner:
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(way_of(facts, self.target) == "rows" for facts in found):
+        if all(self._way(self.root, *pair) == "rows" for pair in zip(self.root.body, found, strict=True)):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             self._describe("rows", found)
             self._describe_rows(self.root)
@@ -125,7 +138,7 @@ class _Planner:
         """Consecutive nests that are planned together, with the way to plan them."""
         parts: list[tuple[str, tuple[Node, ...]]] = []
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
-            way = BLOCK_ROWS if node.id in self._blocks else way_of(facts, self.target)
+            way = BLOCK_ROWS if node.id in self._blocks else self._way(program, node, facts)
             if parts and self._belongs(program, parts[-1], way, node):
                 parts[-1] = (parts[-1][0], (*parts[-1][1], node))
             else:
@@ -134,6 +147,10 @@ class _Planner:
             if way != BLOCK_ROWS:
                 self._describe(way, facts_of(part(program, nodes), self.target))
         return parts
+
+    def _way(self, program: Program, node: Node, facts: NestFacts) -> str:
+        """The expert for a nest at the root of a program."""
+        return "stencil" if find_stencil(program, node, self.target) else way_of(facts, self.target)
 
     def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
         """Record what a part is, with the model's figures."""
@@ -219,6 +236,9 @@ class _Planner:
                 # A contraction that no tiles pay for is sums of its own, each along rows.
                 plays = play_rows(sub, self.rules, self.target)
                 self._describe_rows(sub)
+            if way == "stencil":
+                plays, decisions = play_stencil(sub, self.rules, self.target)
+                self.decisions += decisions
             if not plays:
                 plays, decisions = play_nests(sub, self.rules, self.target)
                 self.decisions += decisions
