@@ -176,9 +176,7 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
 # -- expressions -----------------------------------------------------------------------------------
 
 
-_Pair: TypeAlias = (
-    tuple[tuple[str, ...], tuple[str, ...]] | tuple[tuple[str, ...], tuple[str, ...], Part]
-)
+_Pair: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]] | tuple[tuple[str, ...], tuple[str, ...], Part]
 """Old readers, the new readers to follow to the same value, and a partial result that it is combined with."""
 
 
@@ -538,7 +536,11 @@ class _Step:
         _, name, dtype = new.head
         whole, part = new.arguments
         single = len(whole.path) == len(part.path) == 1
-        if not single or {old.head[-1], whole.head[-1], part.head[-1]} != {dtype} or name not in ACCUMULATIONS:
+        if (
+            not single
+            or {old.head[-1], whole.head[-1], part.head[-1]} != {dtype}
+            or name not in ACCUMULATIONS
+        ):
             return None
         return old.path, whole.path, Part(name, *part.path)
 

@@ -352,8 +352,10 @@ class Tracer:
             self._check_once()
 
     def _check_operation(self, reader: str, operation: str, whole: bool = False) -> None:
-        """Raise unless a read sees accumulations of one kind only. A partial result starts from their identity,
-        the ``whole`` from any value."""
+        """Raise unless a read sees accumulations of one kind only.
+
+        A partial result starts from their identity, the ``whole`` from any value.
+        """
         reached, todo = set[str](), [reader]
         while todo:
             for name in writers(self.new.seen(todo.pop(), self.mode)) - reached:
@@ -375,8 +377,10 @@ class Tracer:
                 raise Refuted(f"{where} combines a partial result that {what} takes part in")
 
     def _part(self, reader: str, whole: isl.UnionMap, part: Part) -> isl.UnionMap:
-        """A reader -> what the partial result that its value is combined with adds: accumulations of that kind,
-        none of them among those of the ``whole``."""
+        """A reader -> what the partial result adds that its value is combined with.
+
+        These are accumulations of one kind, none of them among those of the ``whole``.
+        """
         self._check_operation(reader, part.operation, whole=True)
         self._check_operation(part.reader, part.operation)
         depth = len(self.new.by_name[reader.rpartition("_")[0]].sizes)

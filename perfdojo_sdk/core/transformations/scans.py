@@ -1,24 +1,30 @@
-"""A move on scans: partial results of a part of a loop whose running result is read on the way.
+"""Moves on scans, loops that read a running result on the way.
 
-A scan over blocks is this move on the inner one of two loops, and moves on storage and loops after it.
+A scan over blocks is ``split_scan`` on the inner one of two loops, ``stage_running`` on what it reads, and
+moves on loops after them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, Access, Expression, Literal, Operation, Read, map_expression
-from perfdojo_sdk.core.frozen import frozen
-from perfdojo_sdk.core.made import Rewritten
+from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
-from perfdojo_sdk.core.program import Program, Scope, Statement, Touch
+from perfdojo_sdk.core.program import Program, Scope, Statement, Touch, fresh
+from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
+    Definition,
+    Facts,
     Kind,
     Move,
+    Parameter,
     PartialCombine,
     PartialStart,
     Refusal,
@@ -26,9 +32,9 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.inlining import NOT_ALLOWED, well_formed
 from perfdojo_sdk.core.transformations.staging import (
     ARRAY,
+    MAX_STAGED_CELLS,
     NAMED_CELLS,
     SMALLER,
     TOO_LARGE,
@@ -60,7 +66,9 @@ class Scan(Slice):
         """The scope with partial results, which start before it and are combined after it."""
         buffer, form, combination = self.new_buffer("p"), self.form, self.combination
         partial, whole = Access(buffer.name, form.element), Access(self.array, form.subscripts)
-        start = Statement(partial, Literal(identity(combination, buffer.dtype), buffer.dtype), None, buffer.dtype)
+        start = Statement(
+            partial, Literal(identity(combination, buffer.dtype), buffer.dtype), None, buffer.dtype
+        )
         combine = Statement(whole, Read(partial, buffer.dtype), combination, buffer.dtype)
 
         def part_of(access: Access) -> Access:
@@ -111,12 +119,6 @@ def _always(facts: Scan) -> Refusal | None:
     return None
 
 
-def _allowed(facts: Scan) -> Refusal | None:
-    program = facts.rewritten.program
-    places = [program.place_of[statement] for statement in {t.statement.id: 0 for t in facts.inside}]
-    return well_formed(facts.site, program, places)
-
-
 class SplitScan(Analysed[Scan]):
     """Let a scope of a scan accumulate from the start, and combine with what came before where it is read.
 
@@ -125,10 +127,9 @@ class SplitScan(Analysed[Scan]):
 
     before:
         t[0] = 0
-        4
-        | 8
-        | | t[0] += x[{0},{1}]
-        | | y[{0},{1}] = t[0]
+        4 8
+        | t[0] += x[{0},{1}]
+        | y[{0},{1}] = t[0]
     after: split_scan(s1, array=t)
         t[0] = 0
         4
@@ -188,7 +189,6 @@ class SplitScan(Analysed[Scan]):
         ),
         Requirement("PD-T636", *NAMED_CELLS, established_by=("set_location",)),
         Requirement("PD-T637", *TOO_LARGE, established_by=SMALLER),
-        Requirement("PD-T638", *NOT_ALLOWED, _allowed, established_by=("set_location",)),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -221,4 +221,125 @@ class SplitScan(Analysed[Scan]):
         return {start: PartialStart(), combine: PartialCombine()}
 
 
-MOVES = (SplitScan(),)
+# -- stage_running ---------------------------------------------------------------------------------
+
+
+@frozen
+class Running(Facts):
+    """A statement, and what it reads of an array that the scope around it accumulates into."""
+
+    read: Access
+    dtype: str
+
+    @lazy
+    def rewritten(self) -> Rewritten:
+        """The statement behind a copy into a buffer with an element for each iteration around it."""
+        site, depth = self.site, len(self.site.above)
+        name = fresh(f"{self.read.array}_k", site.program.names)
+        dimensions = tuple(map(Dimension, site.outer_sizes))
+        buffer = Buffer(name, self.dtype, dimensions, site.dialect.default_location, (name,))
+        kept = Access(name, tuple(LEVELS[:depth]))
+
+        def value(e: Expression) -> Expression:
+            return Read(kept, e.dtype) if isinstance(e, Read) and e.access == self.read else e
+
+        statement = site.statement
+        identifier = fresh(f"{name}.c", site.program.place_of)
+        copy = Statement(kept, Read(self.read, self.dtype), None, self.dtype, identifier)
+        changed = statement.with_parts(statement.target, map_expression(statement.value, value))
+        made = Staged(name, (Nest.of(copy),))
+        return Rewritten(site.replaced((copy, changed), buffer=buffer), made)
+
+
+def _running_reads(program: Program, statement: Statement, above: tuple[Scope, ...]) -> Iterator[Access]:
+    """What a statement reads of arrays that another one in the scope around it accumulates into."""
+    around = above[-1].touches if above else {}
+    for read in dict.fromkeys(statement.reads):
+        touches = around.get(read.array, ()) if read.array != statement.target.array else ()
+        if any(touch.writes and touch.statement.accumulate for touch in touches):
+            yield read
+
+
+def _always_read(facts: Running) -> Refusal | None:
+    statement = facts.site.statement
+    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+
+
+def _kept_bounded(facts: Running) -> Refusal | None:
+    cells = prod(facts.site.outer_sizes)
+    if cells <= MAX_STAGED_CELLS:
+        return None
+    return Refusal.of(facts.site.statement.id, cells=cells, most=MAX_STAGED_CELLS)
+
+
+class StageRunning(Analysed[Running]):
+    """Keep every value that a running result has where a statement reads it, in a new buffer.
+
+    What is computed from the values may then stand in a loop of its own, whose iterations are independent.
+
+    before:
+        t[0] = 0
+        8
+        | t[0] += x[{0}]
+        | y[{0}] = exp(t[0])
+    after: stage_running(c2, array=t)
+        t[0] = 0
+        8
+        | t[0] += x[{0}]
+        | t_k[{0}] = t[0]
+        | y[{0}] = exp(t_k[{0}])
+    """
+
+    name = "stage_running"
+    place = "statement"
+    parameters = (Parameter("array", str, "the array that the scope around the statement accumulates into"),)
+    requirements = (
+        Requirement(
+            "PD-T641",
+            "the statement reads no running result of the array",
+            "no other statement in the scope around it accumulates into {array}, or it reads several of "
+            "its elements",
+            "name an array of which it reads one element, and that the scope accumulates into",
+            None,
+            established_by=("join_scopes",),
+        ),
+        Requirement(
+            "PD-T642",
+            "the statement stands under a condition",
+            "{statement} reads the array only sometimes",
+            "split the scopes so that the condition goes away",
+            _always_read,
+            established_by=("drop_condition", "split_range"),
+        ),
+        Requirement(
+            "PD-T643",
+            "the new buffer is too large",
+            "it would take {cells} cells, {most} are allowed",
+            "cut the scopes around the statement",
+            _kept_bounded,
+            established_by=SMALLER,
+        ),
+    )
+
+    def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        for node, _, above, _ in program.places:
+            if isinstance(node, Statement):
+                for array in dict.fromkeys(read.array for read in _running_reads(program, node, above)):
+                    yield Move(self.name, node.id, (("array", array),))
+
+    def analyse(self, site: Site) -> Running | Refusal:
+        array, statement = site.move["array"], site.statement
+        named_buffer(site, array)
+        found = [r for r in _running_reads(site.program, statement, site.above) if r.array == array]
+        if len(found) != 1:
+            return Refusal.of(statement.id, arrays=(array,))
+        return Running(site, found[0], site.program.buffer_of[array].dtype)
+
+    def rewrite(self, facts: Running, /) -> Rewritten:
+        return facts.rewritten
+
+    def relation(self, facts: Running, result: Program, /) -> Relation:
+        return dict.fromkeys(facts.rewritten.made.statements, Definition())
+
+
+MOVES = (SplitScan(), StageRunning())
