@@ -477,13 +477,20 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "64 t[{0}] = 0\n65536 65536 64\n| t[{2}] += x[{2}]\n| y[{0},{2}] = t[{2}]", "", [],
         "split_scan(s3, array=t)",
     ),
-    "PD-T641": ("t[0] = 0\n8 t[0] += x[{0}]\n4 y[{0}] = t[0]", "", [], "stage_running(c2, array=t)"),
+    "PD-T641": (
+        "t[0] = 0\n8 t[0] += x[{0}]\n4 y[{0}] = t[0]", "", [], "stage_running(c2, array=t, before=c2)",
+    ),
     "PD-T642": (
         "t[0] = 0\n8 y[{0}] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] if {0} >= 2", "", [],
-        "stage_running(c3, array=t)",
+        "stage_running(c3, array=t, before=c3)",
     ),
     "PD-T643": (
-        "t[0] = 0\n65536 65536 64\n| t[0] += x[{0}]\n| y[{1}] = t[0]", "", [], "stage_running(c2, array=t)",
+        "t[0] = 0\n65536 65536 64\n| t[0] += x[{0}]\n| y[{1}] = t[0]", "", [],
+        "stage_running(c2, array=t, before=c2)",
+    ),
+    "PD-T644": (
+        "t[0] = 0\n4\n| 8\n| | y[{0},{1}] = t[0]\n| | t[0] += x[{0},{1}]", "", [],
+        "stage_running(c1, array=t, before=s1)",
     ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip

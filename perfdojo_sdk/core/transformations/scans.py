@@ -15,7 +15,7 @@ from perfdojo_sdk.core.expression import LEVELS, Access, Expression, Literal, Op
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
-from perfdojo_sdk.core.program import Program, Scope, Statement, Touch, fresh
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, enclosed, fresh
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -226,17 +226,19 @@ class SplitScan(Analysed[Scan]):
 
 @frozen
 class Running(Facts):
-    """A statement, and what it reads of an array that the scope around it accumulates into."""
+    """A statement, what it reads of an array, and the place around it before which that is kept."""
 
     read: Access
     dtype: str
+    depth: int
+    """The number of scopes around the place; the innermost of them accumulates into the array."""
 
     @lazy
     def rewritten(self) -> Rewritten:
-        """The statement behind a copy into a buffer with an element for each iteration around it."""
-        site, depth = self.site, len(self.site.above)
-        name = fresh(f"{self.read.array}_k", site.program.names)
-        dimensions = tuple(map(Dimension, site.outer_sizes))
+        """The place behind a copy into a buffer with an element for each iteration around it."""
+        site, depth, program = self.site, self.depth, self.site.program
+        name = fresh(f"{self.read.array}_k", program.names)
+        dimensions = tuple(map(Dimension, site.outer_sizes[:depth]))
         buffer = Buffer(name, self.dtype, dimensions, site.dialect.default_location, (name,))
         kept = Access(name, tuple(LEVELS[:depth]))
 
@@ -244,20 +246,35 @@ class Running(Facts):
             return Read(kept, e.dtype) if isinstance(e, Read) and e.access == self.read else e
 
         statement = site.statement
-        identifier = fresh(f"{name}.c", site.program.place_of)
-        copy = Statement(kept, Read(self.read, self.dtype), None, self.dtype, identifier)
+        copy = Statement(
+            kept, Read(self.read, self.dtype), None, self.dtype, fresh(f"{name}.c", program.place_of)
+        )
         changed = statement.with_parts(statement.target, map_expression(statement.value, value))
-        made = Staged(name, (Nest.of(copy),))
-        return Rewritten(site.replaced((copy, changed), buffer=buffer), made)
+        path, inside = site.path[: depth + 1], site.path[depth + 1 :]
+        nodes = (copy, *enclosed(site.above[depth:], inside, (changed,)))
+        result = program.edited(site.above[:depth], path, nodes, buffer=buffer)
+        return Rewritten(result, Staged(name, (Nest.of(copy),)))
 
 
-def _running_reads(program: Program, statement: Statement, above: tuple[Scope, ...]) -> Iterator[Access]:
-    """What a statement reads of arrays that another one in the scope around it accumulates into."""
-    around = above[-1].touches if above else {}
+def _running_reads(statement: Statement, above: tuple[Scope, ...], depth: int) -> Iterator[Access]:
+    """What a statement reads of arrays that the scope at ``depth - 1`` accumulates into, the same in all
+    iterations of the scopes below."""
+    around = above[depth - 1].touches if depth else {}
     for read in dict.fromkeys(statement.reads):
         touches = around.get(read.array, ()) if read.array != statement.target.array else ()
-        if any(touch.writes and touch.statement.accumulate for touch in touches):
+        if any(t.writes and t.statement.accumulate for t in touches) and all(l < depth for l in read.levels):
             yield read
+
+
+def _not_written_inside(facts: Running) -> Refusal | None:
+    """Inside the place, nothing writes what is kept."""
+    site, depth = facts.site, facts.depth
+    buffer = site.program.buffer_of[facts.read.array]
+    for array in buffer.arrays if depth < len(site.above) else ():
+        for touch in site.above[depth].touches.get(array, ()):
+            if touch.writes:
+                return Refusal.of(touch.statement.id, touch.access, write=touch.access.text)
+    return None
 
 
 def _always_read(facts: Running) -> Refusal | None:
@@ -266,23 +283,24 @@ def _always_read(facts: Running) -> Refusal | None:
 
 
 def _kept_bounded(facts: Running) -> Refusal | None:
-    cells = prod(facts.site.outer_sizes)
+    cells = prod(facts.site.outer_sizes[: facts.depth])
     if cells <= MAX_STAGED_CELLS:
         return None
     return Refusal.of(facts.site.statement.id, cells=cells, most=MAX_STAGED_CELLS)
 
 
 class StageRunning(Analysed[Running]):
-    """Keep every value that a running result has where a statement reads it, in a new buffer.
+    """Keep every value that a running result has before a place that reads it, in a new buffer.
 
-    What is computed from the values may then stand in a loop of its own, whose iterations are independent.
+    The place is the statement or a scope around it. What is computed from the values may then stand in a loop
+    of its own, whose iterations are independent.
 
     before:
         t[0] = 0
         8
         | t[0] += x[{0}]
         | y[{0}] = exp(t[0])
-    after: stage_running(c2, array=t)
+    after: stage_running(c2, array=t, before=c2)
         t[0] = 0
         8
         | t[0] += x[{0}]
@@ -292,14 +310,17 @@ class StageRunning(Analysed[Running]):
 
     name = "stage_running"
     place = "statement"
-    parameters = (Parameter("array", str, "the array that the scope around the statement accumulates into"),)
+    parameters = (
+        Parameter("array", str, "the array that the scope around the place accumulates into"),
+        Parameter("before", str, "id of the statement, or of a scope around it, to keep the value before"),
+    )
     requirements = (
         Requirement(
             "PD-T641",
-            "the statement reads no running result of the array",
-            "no other statement in the scope around it accumulates into {array}, or it reads several of "
-            "its elements",
-            "name an array of which it reads one element, and that the scope accumulates into",
+            "no running result of the array is read there",
+            "the scope around {before} does not accumulate into {array}, or the statement reads none or "
+            "several of its elements",
+            "name a place around which {array} is accumulated into, and of which one element is read",
             None,
             established_by=("join_scopes",),
         ),
@@ -319,21 +340,35 @@ class StageRunning(Analysed[Running]):
             _kept_bounded,
             established_by=SMALLER,
         ),
+        Requirement(
+            "PD-T644",
+            "the place writes the array",
+            "{write} changes it after the value would have been kept",
+            "keep the value before an inner scope or the statement",
+            _not_written_inside,
+            semantic=True,
+            established_by=("fission_scope",),
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         for node, _, above, _ in program.places:
-            if isinstance(node, Statement):
-                for array in dict.fromkeys(read.array for read in _running_reads(program, node, above)):
-                    yield Move(self.name, node.id, (("array", array),))
+            for depth in range(1, len(above) + 1) if isinstance(node, Statement) else ():
+                assert isinstance(node, Statement)
+                place = above[depth].id if depth < len(above) else node.id
+                for array in dict.fromkeys(read.array for read in _running_reads(node, above, depth)):
+                    yield Move(self.name, node.id, (("array", array), ("before", place)))
 
     def analyse(self, site: Site) -> Running | Refusal:
-        array, statement = site.move["array"], site.statement
-        named_buffer(site, array)
-        found = [r for r in _running_reads(site.program, statement, site.above) if r.array == array]
-        if len(found) != 1:
-            return Refusal.of(statement.id, arrays=(array,))
-        return Running(site, found[0], site.program.buffer_of[array].dtype)
+        array, before, statement = site.move["array"], site.move["before"], site.statement
+        buffer = named_buffer(site, array)
+        around: tuple[Node, ...] = (*site.above, statement)
+        for depth, node in enumerate(around):
+            if node.id == before:
+                found = [r for r in _running_reads(statement, site.above, depth) if r.array == array]
+                if len(found) == 1:
+                    return Running(site, found[0], buffer.dtype, depth)
+        return Refusal.of(statement.id, arrays=(array,), array=array, before=before)
 
     def rewrite(self, facts: Running, /) -> Rewritten:
         return facts.rewritten

@@ -118,7 +118,7 @@ def _play_blocks(play: Play, plan: ScanPlan) -> None:
     [array] = {node.target.array for node in body if node.accumulate}
     reader = next(node.id for node in body if not node.accumulate)
     parts = play.stage("split_scan", along, array=array).buffer
-    play.stage("stage_running", reader, array=parts)
+    play.must("stage_running", reader, array=parts, before=reader)
     if play.scope(along).body[-1].id != reader:
         play.must("reorder_statements", reader)
     results = play.fission(reader)
