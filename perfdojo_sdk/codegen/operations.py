@@ -78,8 +78,6 @@ class Spelling:
     of_integers: Vector = Vector.NONE
     """The way in which the operation on vectors of integers is computed; a function is one of
     ``pd_vectors.h``."""
-    widest: int = 8
-    """Bytes of the widest integers of which the vectors have it."""
     horizontal: str = ""
     """For an accumulation: the name of the function that combines the lanes of a vector."""
 
@@ -122,11 +120,11 @@ SPELLINGS: Mapping[str, Spelling] = {
     ),
     "div": Spelling(
         Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)",
-        of_integers=Vector.FUNCTION, widest=4,
+        of_integers=Vector.FUNCTION,
     ),
     "rem": Spelling(
         Vector.NONE, 8.0, whole="b == -1 ? 0 : (C)(a % b)", unsigned="(C)(a % b)",
-        of_integers=Vector.FUNCTION, widest=4,
+        of_integers=Vector.FUNCTION,
     ),
     # If a is NaN, so is a + b.
     "max": Spelling(

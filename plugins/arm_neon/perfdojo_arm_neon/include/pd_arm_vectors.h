@@ -5,6 +5,7 @@
 #include <arm_neon.h>
 
 #define PD_VECTOR_BYTES 16
+#define PD_OWN_QUOTIENTS
 #include "pd_vectors.h"
 
 #define pd_max_f32x4(a, b) ((pd_f32x4)pd_max_f32v((pd_f32v)(a), (pd_f32v)(b)))
