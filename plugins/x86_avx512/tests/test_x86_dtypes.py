@@ -429,7 +429,7 @@ def test_quotients_and_remainders_of_integers(name: str) -> None:
 
 
 def hard_quotients(count: int, bits: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Dividends and divisors of every length up to ``bits``: whole multiples, one more, one less, anything."""
+    """Dividends and divisors of up to ``bits`` bits: whole multiples, one more, one less, anything."""
     rng, most = np.random.default_rng(bits), np.uint64(2**bits - 1)
 
     def drawn() -> np.ndarray[Any, Any]:
