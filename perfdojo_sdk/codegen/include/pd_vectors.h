@@ -12,6 +12,7 @@
  *   PD_OWN_SOME      it defines pd_load_some_* and pd_store_some_*, which access lanes low <= lane < high and no other
  *                    memory; the other lanes of what is loaded are 0; 0 <= low < high
  *   PD_OWN_STREAMS   it defines pd_stream_*, stores that bypass the caches if possible
+ *   PD_OWN_ROOT(v)   the square roots of a register of f64
  *   PD_OWN_QUOTIENTS it divides integers of 64 bits faster one by one
  *   PD_OWN_WIDTHS    and pd_change_width(to, to_size, from, from_size, lanes, sign): so many integers of one size as those
  *                    of another one, wrapped, or extended by the sign or by zeros; all but the pointers are constants
