@@ -351,7 +351,7 @@ y f32 [2,300] heap
 
 
 def test_blocks_of_a_scan_go_in_step() -> None:
-    """What comes before a block is combined with its results in vectors; the rest goes on from there."""
+    """Results of a block are combined with what came before it in vectors; the rest goes on from there."""
     found = planned(RUNNING)
     (decision,) = [d for d in found.decisions if d.rule == "blocks of scans"]
     assert decision.numbers["elements of a block"] == 8

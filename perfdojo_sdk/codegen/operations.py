@@ -206,7 +206,7 @@ ACCURACY: Mapping[str, float] = {
     "tan": 1.6,
     "asin": 1.5,
     "acos": 1.25,
-    "atan": 1.5,
+    "atan": 2.0,
     "sinh": 2.0,
     "cosh": 2.0,
     "asinh": 2.0,

@@ -257,7 +257,7 @@ class Running(Facts):
 
 
 def _running_reads(statement: Statement, above: tuple[Scope, ...], depth: int) -> Iterator[Access]:
-    """What a statement reads of arrays that the scope at ``depth - 1`` accumulates into, the same in all
+    """Elements that a statement reads of arrays that the scope at ``depth - 1`` accumulates into, the same in all
     iterations of the scopes below."""
     around = above[depth - 1].touches if depth else {}
     for read in dict.fromkeys(statement.reads):
