@@ -257,8 +257,10 @@ class Running(Facts):
 
 
 def _running_reads(statement: Statement, above: tuple[Scope, ...], depth: int) -> Iterator[Access]:
-    """Elements that a statement reads of arrays that the scope at ``depth - 1`` accumulates into, the same in all
-    iterations of the scopes below."""
+    """Elements that a statement reads of arrays that the scope at ``depth - 1`` accumulates into.
+
+    They are the same in all iterations of the scopes below.
+    """
     around = above[depth - 1].touches if depth else {}
     for read in dict.fromkeys(statement.reads):
         touches = around.get(read.array, ()) if read.array != statement.target.array else ()
