@@ -14,6 +14,7 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FILTER, LAWS, RECIPROCAL, computes_other_terms
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
 from perfdojo_sdk.verify.models import RING_LAWS
@@ -234,3 +235,34 @@ def test_results_of_other_terms_need_a_law_that_says_so() -> None:
         program("2 y[{0}] = 0\n2 3 y[{0}] += x[{0}+{1}] * w[{1}]"), move("minimal_filter(s1, taps=s2)")
     )
     assert step.legal.laws and all(LAWS[law].other_terms for law in step.legal.laws)
+
+
+BLOCKS_IN_PARALLEL = """
+t[0] = 0
+4:p
+| t_p[{0}] = 0
+| 8
+| | t_p[{0}] += x[{0}*8+{1}]
+| | t_p_k[{0},{1}] = t_p[{0}]
+4
+| t_k[{0}] = t[0]
+| t[0] += t_p[{0}]
+4:p 8:v y[{0}*8+{1}] = t_k[{0}] + t_p_k[{0},{1}]
+"""
+
+
+def test_blocks_of_a_scan_run_in_parallel() -> None:
+    """Blocks are independent, and so is their combination with what came before each."""
+    play = Play(program("t[0] = 0\n32\n| t[0] += x[{0}]\n| y[{0}] = t[0]"), RULES)
+    blocks, along = play.split("s0", 8)
+    parts = play.stage("split_scan", along, array="t").buffer
+    play.must("stage_running", "c2", array=parts, before="c2")
+    results = play.fission("c2")
+    play.must("stage_running", "c2", array="t", before=results)
+    play.must("reorder_statements", results)
+    combined = play.fission(results)
+    play.fission(play.scope(blocks).body[-2].id)
+    assert play.annotate(blocks, "p") and play.annotate(combined, "p") and play.annotate(results, "v")
+    assert tree(play.program) == BLOCKS_IN_PARALLEL.strip()
+    assert verify_dependence_trace(play.trace, RULES).ok
+    assert verify_exact(play.trace.root, play.program, play.trace.laws, DIALECT, models=2).ok

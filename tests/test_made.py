@@ -35,7 +35,7 @@ from perfdojo_sdk.testing.walks import random_walk
 ROOT = Path(__file__).parents[1]
 
 #: Endings of the names that moves make, except for names of two old ids with a dot between them.
-ENDING = re.compile(r"(\.(o|i|a|b|c|fix|in|out|\d+|(in|out)\.(c|\d+))|_(p|f|q|v|m|a|w|r|i))")
+ENDING = re.compile(r"(\.(o|i|a|b|c|fix|in|out|\d+|(in|out)\.(c|\d+))|_(p|f|q|v|m|a|w|r|i|k))")
 
 #: Strings that end like that and name a file, a number or a value of another kind.
 OTHERS = {

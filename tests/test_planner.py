@@ -349,6 +349,38 @@ def test_rows_of_a_scan_go_in_step() -> None:
     assert decision.choice == "4 rows of {0} go in step" and "4:u" in crowded.games[0].program.text
 
 
+RUNNING = """kernel running(x) -> y
+x f32 [2,300] heap
+t f32 [2] heap
+y f32 [2,300] heap
+
+2 t[{0}] = 0
+2 300
+| t[{0}] += x[{0},{1}]
+| y[{0},{1}] = t[{0}]
+"""
+
+
+def test_blocks_of_a_scan_go_in_step() -> None:
+    """Results of a block are combined with what came before it in vectors; the rest goes on from there."""
+    found = planned(RUNNING)
+    (decision,) = [d for d in found.decisions if d.rule == "blocks of scans"]
+    assert decision.numbers["elements of a block"] == 8
+    assert all(passes(game) for game in found.games)
+    text = found.games[0].program.text
+    assert "| | 8 8:u\n| | | t_p" in text and "8:v y" in text and "44\n| | t[{0}] +=" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "to"),
+    [("f32", "i32"), ("300", "100"), ("= t[{0}]\n", "= t[1-{0}]\n")],
+)
+def test_blocks_of_a_scan_do_not_pay_or_are_none(change: str, to: str) -> None:
+    """Integers do not wait, short rows hold no blocks, and other reads are no scan."""
+    found = planned(RUNNING.replace(change, to))
+    assert not [d for d in found.decisions if d.rule == "blocks of scans"]
+
+
 # -- parts ---------------------------------------------------------------------------------------------
 
 

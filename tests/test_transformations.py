@@ -454,6 +454,44 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "a i8 [16] heap\n16:v y[{0}] = f32(a[{0}])", "", [],
         "widen_integer(c0, dtype=i64, term=0)",
     ),
+    "PD-T631": ("t[0] = 0\n8 t[0] += x[{0}]\ny[0] = t[0]", "", [], "split_scan(s0, array=t)"),
+    "PD-T632": (
+        "t[0] = 0\n4\n| t[0] += x[{0}]\n| t[0] max= w[{0}]\n| y[{0}] = t[0]", "", [],
+        "split_scan(s0, array=t)",
+    ),
+    "PD-T633": (
+        "t[0] = 1\n4\n| t[0] += x[{0}] * t[0]\n| y[{0}] = t[0]", "", [], "split_scan(s0, array=t)",
+    ),
+    "PD-T634": (
+        "5 t[{0}] = 0\n4 2\n| t[{0}+{1}] += x[{0},{1}]\n| y[{0},{1}] = t[{0}+{1}]", "", [],
+        "split_scan(s1, array=t)",
+    ),
+    "PD-T635": (
+        "4\n| t[{0}] = 0 if {0} >= 2\n| 8\n| | t[{0}] += x[{0},{1}] if {0} >= 2\n| | y[{0},{1}] = 0\n"
+        "| | y[{0},{1}] = t[{0}] if {0} >= 2", "", [], "split_scan(s1, array=t)",
+    ),
+    "PD-T636": (
+        "r f32 [1] reg\nr[0] = 0\n4\n| r[0] += x[{0}]\n| y[{0}] = r[0]", "", [], "split_scan(s0, array=r)",
+    ),
+    "PD-T637": (
+        "64 t[{0}] = 0\n65536 65536 64\n| t[{2}] += x[{2}]\n| y[{0},{2}] = t[{2}]", "", [],
+        "split_scan(s3, array=t)",
+    ),
+    "PD-T641": (
+        "t[0] = 0\n8 t[0] += x[{0}]\n4 y[{0}] = t[0]", "", [], "stage_running(c2, array=t, before=c2)",
+    ),
+    "PD-T642": (
+        "t[0] = 0\n8 y[{0}] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] if {0} >= 2", "", [],
+        "stage_running(c3, array=t, before=c3)",
+    ),
+    "PD-T643": (
+        "t[0] = 0\n65536 65536 64\n| t[0] += x[{0}]\n| y[{1}] = t[0]", "", [],
+        "stage_running(c2, array=t, before=c2)",
+    ),
+    "PD-T644": (
+        "t[0] = 0\n4\n| 8\n| | y[{0},{1}] = t[0]\n| | t[0] += x[{0},{1}]", "", [],
+        "stage_running(c1, array=t, before=s1)",
+    ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 

@@ -338,6 +338,55 @@ def test_damaged_partial_sums(old: str, new: str, word: str) -> None:
     assert refuted(check(SUM, damaged, *ORIGINS, kind=Kind.REASSOCIATES), word)
 
 
+SCANNED = "x f32 [32] heap\nt f32 [1] heap\ny f32 [32] heap"
+SCAN = kernel(SCANNED, "t[0] = 0\n4 8\n| t[0] += x[{0}*8+{1}]\n| y[{0}*8+{1}] = t[0]")
+BLOCKS = """
+t[0] = 0
+4
+| p[{0}] = 0
+| 8
+| | p[{0}] += x[{0}*8+{1}]
+| | y[{0}*8+{1}] = t[0] + p[{0}]
+| t[0] += p[{0}]
+"""
+SCAN_ORIGINS = ("c0", "start", "c1 {0} {1}", "c2 {0} {1}", "combine")
+
+
+def test_split_scan() -> None:
+    blocks = kernel(SCANNED + "\np f32 [4] heap", BLOCKS)
+    assert proved(check(SCAN, blocks, *SCAN_ORIGINS, kind=Kind.REASSOCIATES))
+    assert refuted(check(SCAN, blocks, *SCAN_ORIGINS), "makes partial results, and the move is exact")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        ("t[0] + p[{0}]", "t[0] * p[{0}]", "takes part in"),
+        ("t[0] + p[{0}]", "max(t[0], p[{0}])", "takes part in"),
+        ("t[0] + p[{0}]", "t[0] - p[{0}]", "another value"),
+        ("t[0] + p[{0}]", "t[0] + x[{0}]", "takes part in"),
+        ("t[0] + p[{0}]", "t[0] + p[0]", "combined more than once"),
+        ("t[0] + p[{0}]", "t[0] + t[0]", "takes part in"),
+        ("p[{0}] = 0", "p[{0}] = 1", "`p[{0}] = 1` takes part in"),
+        ("= t[0] + p[{0}]", "= t[0]", "before the move it sees c1"),
+        ("= t[0] + p[{0}]", "= p[{0}]", "no value of the old program"),
+        ("t[0] += p[{0}]", "t[0] max= p[{0}]", "takes part in"),
+        ("| t[0] += p[{0}]", "3 t[0] += p[{0}]", "sees"),
+    ],
+)
+def test_damaged_scans_of_blocks(old: str, new: str, word: str) -> None:
+    damaged = kernel(SCANNED + "\np f32 [4] heap", BLOCKS.replace(old, new, 1))
+    assert refuted(check(SCAN, damaged, *SCAN_ORIGINS, kind=Kind.REASSOCIATES), word)
+
+
+def test_a_block_is_not_read_after_it_was_combined() -> None:
+    late = "t[0] = 0\n4\n| p[{0}] = 0\n| 8 p[{0}] += x[{0}*8+{1}]\n| t[0] += p[{0}]\n"
+    late += "| 8 y[{0}*8+{1}] = t[0] + p[{0}]"
+    origins = ("c0", "start", "c1 {0} {1}", "combine", "c2 {0} {1}")
+    report = check(SCAN, kernel(SCANNED + "\np f32 [4] heap", late), *origins, kind=Kind.REASSOCIATES)
+    assert refuted(report, "combined more than once")
+
+
 def test_partial_sums_may_not_be_started_in_the_middle() -> None:
     late = SPLIT.replace("| 4 p[{0},{1}] = 0\n", "").replace("| 4 4 p", "| 4\n| | 4 p[{0},{2}] = 0\n| | 4 p")
     assert refuted(check(SUM, kernel(PARTIAL, late), *ORIGINS, kind=Kind.REASSOCIATES), "output y")

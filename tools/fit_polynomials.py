@@ -253,6 +253,16 @@ def wide_fits() -> dict[str, Wide]:
         "cos(r) = 1 - r^2/2 + r^4 p(r^2)": Wide(
             lambda r: series(r * r, 4, 2, -1), lambda r: mp.cos(r) / r**4, 0, quarter, 7, square, mp.sqrt
         ),
+        "atan(t) = t + t^3 p(t^2)": Wide(
+            lambda t: -sum((-1) ** k * t ** (2 * k) / mp.mpf(3 + 2 * k) for k in range(160)),
+            lambda t: mp.atan(t) / t**3, 0, mp.sqrt(2) - 1 + mp.mpf(10) ** -9, 12, square, mp.sqrt,
+        ),
+        "asin(s) = s + s^3 p(s^2)": Wide(
+            lambda s: sum(
+                mp.binomial(2 * k, k) / 4**k / (2 * k + 1) * s ** (2 * k - 2) for k in range(1, 140)
+            ),
+            lambda s: mp.asin(s) / s**3, 0, mp.mpf(0.5) + mp.mpf(10) ** -9, 13, square, mp.sqrt,
+        ),
         "erf(x) = x + x p(x^2)": Wide(
             lambda x: mp.erf(x) / x - 1, lambda x: mp.erf(x) / x, 0, 1, 14, square, mp.sqrt
         ),

@@ -247,7 +247,7 @@ class Lanes:
             return bool(spelling.mask) or OPERATIONS[value.name].compares or OPERATIONS[value.name].chooses
         if dtype in FLOAT_DTYPES:
             return spelling.vector is not Vector.NONE
-        return spelling.of_integers is not Vector.NONE and BYTES[dtype] <= spelling.widest
+        return spelling.of_integers is not Vector.NONE
 
     # -- statements
 

@@ -78,8 +78,6 @@ class Spelling:
     of_integers: Vector = Vector.NONE
     """The way in which the operation on vectors of integers is computed; a function is one of
     ``pd_vectors.h``."""
-    widest: int = 8
-    """Bytes of the widest integers of which the vectors have it."""
     horizontal: str = ""
     """For an accumulation: the name of the function that combines the lanes of a vector."""
 
@@ -122,11 +120,11 @@ SPELLINGS: Mapping[str, Spelling] = {
     ),
     "div": Spelling(
         Vector.OPERATOR, 8.0, whole="b == -1 ? (C)(0 - (U)a) : (C)(a / b)", unsigned="(C)(a / b)",
-        of_integers=Vector.FUNCTION, widest=4,
+        of_integers=Vector.FUNCTION,
     ),
     "rem": Spelling(
         Vector.NONE, 8.0, whole="b == -1 ? 0 : (C)(a % b)", unsigned="(C)(a % b)",
-        of_integers=Vector.FUNCTION, widest=4,
+        of_integers=Vector.FUNCTION,
     ),
     # If a is NaN, so is a + b.
     "max": Spelling(
@@ -152,19 +150,19 @@ SPELLINGS: Mapping[str, Spelling] = {
     "log2": _wide(20.0, "log2(a)"),
     "log1p": _wide(25.0, "log1p(a)"),
     "sigmoid": _wide(30.0, WRITTEN),
-    "rsqrt": _function(20.0, "1 / __builtin_sqrt(a)"),
-    "cbrt": _function(60.0, WRITTEN),
+    "rsqrt": _wide(20.0, "1 / __builtin_sqrt(a)"),
+    "cbrt": _wide(60.0, WRITTEN),
     "sin": _wide(30.0, "sin(a)"),
     "cos": _wide(30.0, "cos(a)"),
-    "tan": _function(40.0, "tan(a)"),
-    "asin": _function(30.0, "asin(a)"),
-    "acos": _function(30.0, "acos(a)"),
-    "atan": _function(30.0, "atan(a)"),
-    "sinh": _function(40.0, "sinh(a)"),
-    "cosh": _function(40.0, "cosh(a)"),
-    "asinh": _function(60.0, "asinh(a)"),
-    "acosh": _function(60.0, "acosh(a)"),
-    "atanh": _function(60.0, "atanh(a)"),
+    "tan": _wide(40.0, "tan(a)"),
+    "asin": _wide(30.0, "asin(a)"),
+    "acos": _wide(30.0, "acos(a)"),
+    "atan": _wide(30.0, "atan(a)"),
+    "sinh": _wide(40.0, "sinh(a)"),
+    "cosh": _wide(40.0, "cosh(a)"),
+    "asinh": _wide(60.0, "asinh(a)"),
+    "acosh": _wide(60.0, "acosh(a)"),
+    "atanh": _wide(60.0, "atanh(a)"),
     "pow": _wide(60.0, "pow(a, b)"),
     "fmod": Spelling(Vector.LANES, 60.0, f64="fmod(a, b)"),
     "floor": _rounding("floor"),
@@ -208,7 +206,7 @@ ACCURACY: Mapping[str, float] = {
     "tan": 1.6,
     "asin": 1.5,
     "acos": 1.25,
-    "atan": 1.5,
+    "atan": 2.0,
     "sinh": 2.0,
     "cosh": 2.0,
     "asinh": 2.0,

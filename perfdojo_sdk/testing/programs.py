@@ -7,8 +7,8 @@ overwritten temporaries, statistics of rows. With the whole language there are a
 under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
 place; values kept in dtypes without operations, and tables; and unusual flows of values: accumulations of
 two kinds into one cell, first writes under a condition, reductions of which the last iteration is left,
-recurrences, reads ahead of writes, aliases inside one nest, and filters that slide. Some temporaries share a
-buffer. No cell is read before it was written.
+recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide. Some temporaries
+share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Writer:
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
         # Drawn last, and by another generator, so that everything before stays as it was.
         rng = Random(self.rng.random())
-        for make in (self.stored, self.looked_up) if self.whole_language else ():
+        for make in (self.stored, self.looked_up, self.scanned) if self.whole_language else ():
             if rng.random() < 0.25 and (made := make(rng)):
                 interface[1].append(made[0])
                 buffers += made[1]
@@ -124,6 +124,18 @@ class _Writer:
         sizes = ",".join(map(str, (count, *rest)))
         tables = [f"order table i32 [{count}] = {{{order}}}", f"factors table f32 [{count}] = {{{factors}}}"]
         return "rows", [f"rows f32 [{sizes}] heap", *tables]
+
+    def scanned(self, rng: Random) -> tuple[str, list[str]]:
+        """A running sum, product or extremum of rows, or of the whole, with or without each element."""
+        n, m = rng.choice(self.extents), rng.choice(self.extents)
+        loops, rows = [(0, n), (1, m)], rng.random() < 0.5
+        sign, start = rng.choice((("+=", "0"), ("+=", "0"), ("*=", "1"), ("max=", "-0.5"), ("min=", "0.5")))
+        total = "total[{0}]" if rows else "total[0]"
+        add, keep = f"{total} {sign} {self.value(loops)}", f"scan[{{0}},{{1}}] = {total} * 2"
+        body = [keep, add] if rng.random() < 0.3 else [add, keep]
+        self.line(f"{n} {total} = {start}" if rows else f"{total} = {start}")
+        self.line("\n".join([f"{n} {m}", *(f"| {line}" for line in body)]), 3)
+        return "scan", [f"total f32 [{n if rows else 1}] heap", f"scan f32 [{n},{m}] heap"]
 
     # -- pieces --------------------------------------------------------------------------------
 

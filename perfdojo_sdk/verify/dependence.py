@@ -22,13 +22,14 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from itertools import count
-from typing import NamedTuple, assert_never
+from typing import NamedTuple, TypeAlias, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, holds
+from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
     Bundle,
@@ -58,7 +59,7 @@ from perfdojo_sdk.verify.laws import (
 )
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
-from perfdojo_sdk.verify.tracing import Origins, Piece, Tracer
+from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
 
 #: The dtype that roundings start from.
 _FULL = "f32"
@@ -173,6 +174,10 @@ def _report(check: Callable[[Session], None]) -> DependenceReport:
 
 
 # -- expressions -----------------------------------------------------------------------------------
+
+
+_Pair: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]] | tuple[tuple[str, ...], tuple[str, ...], Part]
+"""Old readers, the new readers to follow to the same value, and a partial result that it is combined with."""
 
 
 class _Term(NamedTuple):
@@ -340,8 +345,8 @@ class _Step:
         for mode, tracer in tracers.items():
             if mode == "terms":
                 tracer.check_partials()
-            for old, path in pairs:
-                tracer.compare(old, path)
+            for pair in pairs:
+                tracer.compare(*pair)
             if mode == "last":
                 tracer.compare_targets()
             else:
@@ -470,7 +475,7 @@ class _Step:
 
     # -- equal expressions ---------------------------------------------------------------------------
 
-    def _pairs(self, tracer: Tracer) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    def _pairs(self, tracer: Tracer) -> Iterator[_Pair]:
         """Old readers, and the new readers to follow to the same value."""
         fixes = {
             origin.statement: (self.new.places[statement], origin)
@@ -495,7 +500,7 @@ class _Step:
         name: str,
         origin: Instance,
         fix: tuple[StatementDomain, Correction | ScaledCombine] | None,
-    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    ) -> Iterator[_Pair]:
         """The pairs of one new statement and its old one; ``fix`` follows where a law is used."""
         place, old = self.new.by_name[name], self.old.places[origin.statement]
         described, was = self.new.describe(place.statement.id), self.old.describe(origin.statement)
@@ -524,6 +529,21 @@ class _Step:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
 
+    def _split(self, old: _Term, new: _Term) -> _Pair | None:
+        """A value that was read in one, and now is two reads and their combination; None for other terms."""
+        if self.ordered or len(old.path) != 1 or new.head[0] != "operation" or len(new.arguments) != 2:
+            return None
+        _, name, dtype = new.head
+        whole, part = new.arguments
+        single = len(whole.path) == len(part.path) == 1
+        if (
+            not single
+            or {old.head[-1], whole.head[-1], part.head[-1]} != {dtype}
+            or name not in ACCUMULATIONS
+        ):
+            return None
+        return old.path, whole.path, Part(name, *part.path)
+
     def _check_flushed(self) -> None:
         """Raise :class:`Refuted` where a sum begins to take small numbers for zeros, and no law says so."""
         for statement in self.new.flushing:
@@ -549,7 +569,7 @@ class _Step:
         place: StatementDomain,
         combine: StatementDomain,
         moved: tuple[int, ...],
-    ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
+    ) -> Iterator[_Pair]:
         """Pairs of readers of the factors that stayed; those that moved behind the sum are compared."""
         group = Group(tracer, place, combine)
         check_flow_of_parts(group)
@@ -562,7 +582,9 @@ class _Step:
         scaled = [pair for a, b in zip(gone, scale, strict=False) for pair in self._match(a, b)]
         if None in (*found, *scaled) or (len(kept), len(gone)) != (len(after), len(scale)):
             raise Refuted(f"{self.new.describe(place.statement.id)} and its factor are another product")
-        for one, other in filter(None, scaled):
+        for one, other, *part in filter(None, scaled):
+            if part:
+                raise Refuted(f"{self.new.describe(combine.statement.id)} scales by a partial result")
             check_factor(group, one[0], other[0])
         yield from filter(None, found)
 
@@ -573,13 +595,16 @@ class _Step:
         if dtype and not holds(law, dtype):
             raise Refuted(f"{described} needs a law that {dtype} does not obey: {law}")
 
-    def _match(self, old: _Term, new: _Term) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]] | None]:
+    def _match(self, old: _Term, new: _Term) -> Iterator[_Pair | None]:
         """Pairs of leaves; None where the terms differ."""
         if old.head == new.head and len(old.arguments) == len(new.arguments):
             if old.path:
                 yield old.path, new.path
             for a, b in zip(old.arguments, new.arguments, strict=True):
                 yield from self._match(a, b)
+            return
+        if part := self._split(old, new):
+            yield part
             return
         if EXPONENT in self.laws and (parts := _rebased(self.new, old, new)):
             for a, b in parts:

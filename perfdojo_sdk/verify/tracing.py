@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from perfdojo_sdk.core.expression import AffineExpr, Literal, Read
 from perfdojo_sdk.core.operations import identity
@@ -44,6 +44,13 @@ class Piece(NamedTuple):
     origin: Instance
     conditions: tuple[str, ...] = ()
     """The part of the domain on which these forms are at least 0, as isl text."""
+
+
+class Part(NamedTuple):
+    """A partial result that a statement combines with what else it reads."""
+
+    operation: str
+    reader: str
 
 
 class Origins:
@@ -211,12 +218,15 @@ class Tracer:
 
     # -- comparison --------------------------------------------------------------------------------
 
-    def compare(self, old: tuple[str, ...], path: tuple[str, ...]) -> None:
-        """Raise unless the old readers and the new ones lead to the same writes."""
-        shared = self._untouched(old[0]) if path == old and len(old) == 1 else frozenset[Flow]()
+    def compare(self, old: tuple[str, ...], path: tuple[str, ...], part: Part | None = None) -> None:
+        """Raise unless the old readers and the new ones, with the partial result ``part``, lead to the same
+        writes."""
+        shared = self._untouched(old[0]) if path == old and len(old) == 1 and not part else frozenset[Flow]()
         if shared is None:
             return
         found = self._look(path[0], shared) if shared else self.follow(path)
+        if part:
+            found = found.union(self._part(path[0], found, part))
         strange = writers(found) - self.origins.sources
         if strange:
             where = self.new.describe(self.session.id_of[min(strange)])
@@ -335,31 +345,52 @@ class Tracer:
     def check_partials(self) -> None:
         """Raise unless a combination adds accumulations of its own kind only, and each of them once."""
         for name in sorted(self.combines):
-            self._check_operation(name)
+            operation = self.new.by_name[name].statement.accumulate
+            assert operation
+            self._check_operation(f"{name}_0", operation)
         if self.combines:
             self._check_once()
 
-    def _check_operation(self, combine: str) -> None:
-        operation = self.new.by_name[combine].statement.accumulate
-        assert operation
-        reached, todo = set[str](), [combine]
+    def _check_operation(self, reader: str, operation: str, whole: bool = False) -> None:
+        """Raise unless a read sees accumulations of one kind only.
+
+        A partial result starts from their identity, the ``whole`` from any value.
+        """
+        reached, todo = set[str](), [reader]
         while todo:
-            for name in writers(self.new.seen(f"{todo.pop()}_0", self.mode)) - reached:
+            for name in writers(self.new.seen(todo.pop(), self.mode)) - reached:
                 reached.add(name)
-                todo += [name] if name in self.conduits else []
+                todo += [f"{name}_0"] if name in self.conduits else []
         for name in sorted(reached):
             place = self.new.by_name.get(name)
             statement = place.statement if place else None
             if name in self.starts:
                 assert statement and isinstance(statement.value, Literal)
                 fits = statement.value.value == identity(operation, statement.value.dtype)
+            elif statement is None or statement.accumulate is None:
+                fits = whole or name in self.conduits
             else:
-                copy = name in self.conduits and name not in self.combines
-                fits = copy or (statement is not None and statement.accumulate == operation)
+                fits = statement.accumulate == operation
             if not fits:
                 what = self.new.describe(statement.id) if statement else "an input"
-                where = self.new.describe(self.session.id_of[combine])
+                where = self.new.describe(self.session.id_of[reader.rpartition("_")[0]])
                 raise Refuted(f"{where} combines a partial result that {what} takes part in")
+
+    def _part(self, reader: str, whole: isl.UnionMap, part: Part) -> isl.UnionMap:
+        """A reader -> what the partial result adds that its value is combined with.
+
+        These are accumulations of one kind, none of them among those of the ``whole``.
+        """
+        self._check_operation(reader, part.operation, whole=True)
+        self._check_operation(part.reader, part.operation)
+        depth = len(self.new.by_name[reader.rpartition("_")[0]].sizes)
+        onto = self.session.map([self.session.identity(reader, part.reader, depth)])
+        seen = self.seen(part.reader)
+        found = onto.apply_range(with_writers(seen, writers(seen) - self.starts))
+        twice = whole.intersect(found).range()
+        if not twice.is_empty():
+            self._refuse_twice(twice)
+        return found
 
     def _check_once(self) -> None:
         readers = [*self.new.flows_of, *self.new.direct]
@@ -379,9 +410,12 @@ class Tracer:
             pairs = together.intersect(alike).subtract(via.range().identity())
             twice = self.passed.intersect_domain(pairs.domain()).range()
         if not twice.is_empty():
-            point = twice.sample_point()
-            name = self.session.id_of[tuple_name(point)]
-            raise Refuted(f"{self.new.describe(name)} at {coordinates(point)} is combined more than once")
+            self._refuse_twice(twice)
+
+    def _refuse_twice(self, twice: isl.UnionSet) -> NoReturn:
+        point = twice.sample_point()
+        name = self.session.id_of[tuple_name(point)]
+        raise Refuted(f"{self.new.describe(name)} at {coordinates(point)} is combined more than once")
 
 
 def other_operations(sets: ProgramSets, seen: isl.UnionMap, mine: str | None) -> isl.UnionMap:

@@ -1,7 +1,7 @@
 /* Functions of vectors of doubles: included by pd_vectors.h, which has the types and the selections.
  *
  * At most 2 ulp from the exact value for every input, denormal arguments and results included; infinities and NaN as
- * the C library has them. No lane branches; special values are selected. Only arguments of 2^20 and more of sin and cos
+ * the C library has them. No lane branches; special values are selected. Only arguments of 2^20 and more of sin, cos and tan
  * leave the vector. benchmarks/functions.py measures the errors, tools/fit_polynomials.py makes the polynomials.
  *
  * Products and sums may be contracted or not: what has to be exact is exact either way.
@@ -17,6 +17,12 @@ typedef PD_TYPE(u64, PD_V8) pd_counts;
 #define PD_WIDE_NAN PD_WIDE(PD_INF - PD_INF)
 
 PD_INLINE pd_wide pd_choose_wide(pd_whole where, pd_wide a, pd_wide b) { return PD_OF(select, f64, PD_V8)(where, a, b); }
+
+#ifdef PD_OWN_ROOT
+PD_INLINE pd_wide pd_root_wide(pd_wide x) { return (pd_wide)PD_OWN_ROOT(x); }
+#else
+PD_INLINE pd_wide pd_root_wide(pd_wide x) { return PD_OF(sqrt, f64, PD_V8)(x); }
+#endif
 
 /* The magnitude, and r, which is not negative, with the sign of x. */
 PD_INLINE pd_wide pd_size_wide(pd_wide x) { return (pd_wide)((pd_whole)x & INT64_MAX); }
@@ -143,6 +149,30 @@ PD_INLINE pd_wide pd_sigmoid_wide(pd_wide x)
     return 1.0 / (large + (two * q + small)) * rest;
 }
 
+/* exp(a) / 2, a >= 0: e^710 is beyond the range, its half is not. */
+PD_INLINE pd_wide pd_half_exp_wide(pd_wide a)
+{
+    pd_wide n;
+    const pd_wide q = pd_exp_parts_wide(pd_choose_wide(a > 712.0, PD_WIDE(712.0), a), &n);
+    return pd_scale_wide(1.0 + q, n - 1.0);
+}
+
+PD_INLINE pd_wide pd_cosh_wide(pd_wide x)
+{
+    const pd_wide half = pd_half_exp_wide(pd_size_wide(x));
+    return half + 0.25 / half;
+}
+
+/* (e + e / (e + 1)) / 2 where e = exp(|x|) - 1, in two parts; beyond 22, what exp(-|x|) adds is less than a quarter of an ulp. */
+PD_INLINE pd_wide pd_sinh_wide(pd_wide x)
+{
+    pd_wide n, lost;
+    const pd_wide a = pd_size_wide(x), q = pd_exp_in_two_wide(pd_choose_wide(a > 22.0, PD_WIDE(22.0), a), &n, &lost);
+    const pd_wide two = pd_power_of_two_wide(pd_to_whole(n)), most = two - 1.0, more = two * q, e = most + more;
+    const pd_wide rest = ((most - e) + more) + two * lost, twice = e + (e / (e + 1.0) + rest);
+    return pd_signed_wide(pd_choose_wide(a > 22.0, pd_half_exp_wide(a), twice * 0.5), x);
+}
+
 /* e / (e + 2) where e = exp(2 |x|) - 1, of which both have two parts. */
 PD_INLINE pd_wide pd_tanh_wide(pd_wide x)
 {
@@ -245,15 +275,97 @@ PD_INLINE pd_wide pd_log2_wide(pd_wide x)
     return pd_log_special_wide(x, sum + (((n - sum) + first) + rest));
 }
 
-/* log(u) and what 1 + x loses when it is rounded to u. */
+/* log(2^more (u + low)), for a low that is lost in u. */
+PD_INLINE pd_wide pd_log_of_two_wide(pd_wide u, pd_wide low, pd_wide more)
+{
+    pd_wide n, s;
+    const pd_wide f = pd_log_parts_wide(u, &n) - 1.0, half = f * f * 0.5, r = pd_log_rest_wide(f, &s);
+    const pd_wide rest = pd_choose_wide(n > 60.0, PD_WIDE(0.0), low / u), turns = n + more;
+    const pd_wide small = s * (half + r) + (turns * 7.3710025651677989e-13 + rest);
+    return pd_log_special_wide(u, turns * 0.69314718055920821 - ((half - small) - f));
+}
+
 PD_INLINE pd_wide pd_log1p_wide(pd_wide x)
 {
-    pd_wide lost, n, s;
-    const pd_wide u = pd_sum_wide(PD_WIDE(1.0), x, &lost), f = pd_log_parts_wide(u, &n) - 1.0;
-    const pd_wide half = f * f * 0.5, r = pd_log_rest_wide(f, &s), more = pd_choose_wide(n > 60.0, PD_WIDE(0.0), lost / u);
-    const pd_wide low = s * (half + r) + (n * 7.3710025651677989e-13 + more);
-    const pd_wide found = pd_log_special_wide(u, n * 0.69314718055920821 - ((half - low) - f));
-    return pd_choose_wide(pd_size_wide(x) < 1e-17, x, found);
+    pd_wide lost;
+    const pd_wide u = pd_sum_wide(PD_WIDE(1.0), x, &lost);
+    return pd_choose_wide(pd_size_wide(x) < 1e-17, x, pd_log_of_two_wide(u, lost, PD_WIDE(0.0)));
+}
+
+/* -- inverse hyperbolic functions: logarithms of sums of two ------------------------------------------ */
+
+/* sqrt(q + low), and what it lost; q is positive. */
+PD_INLINE pd_wide pd_root_of_two_wide(pd_wide q, pd_wide low, pd_wide *lost)
+{
+    pd_wide rest;
+    const pd_wide s = pd_root_wide(q), back = pd_product_wide(s, s, &rest);
+    *lost = (((q - back) - rest) + low) / (s * 2.0);
+    return s;
+}
+
+/* log(a + sqrt(a^2 + 1)) of the size; a - a^3/6 below 2^-13, and log(2 a) from 2^28 on. */
+PD_INLINE pd_wide pd_asinh_wide(pd_wide x)
+{
+    pd_wide square_low, sum_low, root_low, low;
+    const pd_wide a = pd_size_wide(x);
+    const pd_whole far = a >= 0x1p28;
+    const pd_wide b = pd_choose_wide(far, PD_WIDE(1.0), a), square = pd_product_wide(b, b, &square_low);
+    const pd_wide sum = pd_sum_wide(PD_WIDE(1.0), square, &sum_low);
+    const pd_wide root = pd_root_of_two_wide(sum, sum_low + square_low, &root_low), u = pd_sum_wide(root, b, &low);
+    const pd_wide none = PD_WIDE(0.0), rest = pd_choose_wide(far, none, low + root_low);
+    const pd_wide found = pd_log_of_two_wide(pd_choose_wide(far, a, u), rest, pd_choose_wide(far, PD_WIDE(1.0), none));
+    return pd_signed_wide(pd_choose_wide(a < 0x1p-13, a - a * (a * a) * 0.16666666666666666, found), x);
+}
+
+/* log(x + sqrt((x - 1)(x + 1))), and log(2 x) from 2^28 on. */
+PD_INLINE pd_wide pd_acosh_wide(pd_wide x)
+{
+    pd_wide less_low, more_low, product_low, root_low, low;
+    const pd_whole far = x >= 0x1p28;
+    const pd_wide b = pd_choose_wide(far, PD_WIDE(2.0), x);
+    const pd_wide less = pd_sum_wide(b, PD_WIDE(-1.0), &less_low), more = pd_sum_wide(b, PD_WIDE(1.0), &more_low);
+    const pd_wide product = pd_product_wide(less, more, &product_low);
+    const pd_wide rest = product_low + (less * more_low + less_low * more);
+    const pd_wide root = pd_root_of_two_wide(product, rest, &root_low), u = pd_sum_wide(b, root, &low);
+    const pd_wide none = PD_WIDE(0.0), left = pd_choose_wide(far, none, low + root_low);
+    const pd_wide found = pd_log_of_two_wide(pd_choose_wide(far, x, u), left, pd_choose_wide(far, PD_WIDE(1.0), none));
+    return pd_choose_wide(x < 1.0, PD_WIDE_NAN, pd_choose_wide(x == 1.0, none, found));
+}
+
+/* log((1 + a)/(1 - a))/2 of the size; below 3 - sqrt(8), the polynomial of logarithms. */
+PD_INLINE pd_wide pd_atanh_wide(pd_wide x)
+{
+    pd_wide over_low, below_low, low, s;
+    const pd_wide a = pd_size_wide(x), over = pd_sum_wide(PD_WIDE(1.0), a, &over_low);
+    const pd_wide below = pd_sum_wide(PD_WIDE(1.0), -a, &below_low), u = over / below;
+    const pd_wide back = pd_product_wide(u, below, &low);
+    const pd_wide rest = ((((over - back) - low) + over_low) - u * below_low) / below;
+    const pd_wide far = pd_log_of_two_wide(u, rest, PD_WIDE(0.0)) * 0.5;
+    const pd_wide small = pd_choose_wide(a < 0.17, a, PD_WIDE(0.0)), f = small * 2.0 / (1.0 - small);
+    const pd_wide r = pd_log_rest_wide(f, &s), near = a + small * r * 0.5;
+    const pd_wide found = pd_choose_wide(a < 0.17, near, far);
+    return pd_signed_wide(pd_choose_wide(a == 1.0, PD_WIDE(PD_INF), found), x);
+}
+
+PD_INLINE pd_wide pd_rsqrt_wide(pd_wide x) { return 1.0 / pd_root_wide(x); }
+
+/* 2^k y, where |x| = 2^3k m: two steps of Halley's from a polynomial, and what y^3 lacks of m. */
+PD_INLINE pd_wide pd_cbrt_wide(pd_wide x)
+{
+    pd_wide n, low, lost;
+    const pd_wide a = pd_size_wide(x), part = pd_log_parts_wide(a, &n), k = pd_nearest_wide(n * 0.33333333333333331);
+    const pd_wide m = part * pd_power_of_two_wide(pd_to_whole(n - k * 3.0));
+    pd_wide y = m * -0.0195531 + 0.153363;
+    y = y * m + -0.474022;
+    y = y * m + 0.898546;
+    y = y * m + 0.443506;
+    for (int step = 0; step < 2; step++) {
+        const pd_wide cube = y * y * y;
+        y = y * ((cube + m * 2.0) / (cube * 2.0 + m));
+    }
+    const pd_wide square = pd_product_wide(y, y, &low), cube = pd_product_wide(square, y, &lost);
+    const pd_wide found = pd_scale_wide(y + ((m - cube) - (lost + low * y)) / (square * 3.0), k);
+    return pd_signed_wide(pd_choose_wide((a > 0.0) & (a < PD_INF), found, a), x);
 }
 
 /* -- circular functions ------------------------------------------------------------------------------ */
@@ -270,8 +382,8 @@ PD_INLINE pd_wide pd_quarters_wide(pd_wide x, pd_whole *n, pd_wide *rest)
     return sum;
 }
 
-/* sin(n pi/2 + r + rest) */
-PD_INLINE pd_wide pd_sine_of_wide(pd_whole n, pd_wide r, pd_wide rest)
+/* sin(r + rest) and cos(r + rest), each as a sum of two that is not rounded yet. */
+PD_INLINE void pd_circle_wide(pd_wide r, pd_wide rest, pd_wide *sine, pd_wide *cosine, pd_wide *most)
 {
     const pd_wide z = r * r, half = z * 0.5;
     pd_wide s = z * -7.5866971175535304e-13 + 1.6058531618983544e-10;
@@ -286,9 +398,17 @@ PD_INLINE pd_wide pd_sine_of_wide(pd_whole n, pd_wide r, pd_wide rest)
     c = c * z + 2.4801587301584645e-05;
     c = c * z + -0.0013888888888888887;
     c = c * z + 0.041666666666666664;
-    const pd_wide sine = r + (r * (z * s) + rest * (1.0 - half));
-    const pd_wide most = 1.0 - half, cosine = most + (((1.0 - most) - half) + ((z * z) * c - r * rest));
-    return (pd_wide)((pd_whole)pd_choose_wide((n & 1) == 1, cosine, sine) ^ ((n & 2) << 62));
+    *sine = r * (z * s) + rest * (1.0 - half);
+    *most = 1.0 - half;
+    *cosine = ((1.0 - *most) - half) + ((z * z) * c - r * rest);
+}
+
+/* sin(n pi/2 + r + rest) */
+PD_INLINE pd_wide pd_sine_of_wide(pd_whole n, pd_wide r, pd_wide rest)
+{
+    pd_wide sine, cosine, most;
+    pd_circle_wide(r, rest, &sine, &cosine, &most);
+    return (pd_wide)((pd_whole)pd_choose_wide((n & 1) == 1, most + cosine, r + sine) ^ ((n & 2) << 62));
 }
 
 PD_INLINE pd_wide pd_sin_wide(pd_wide x)
@@ -305,6 +425,95 @@ PD_INLINE pd_wide pd_cos_wide(pd_wide x)
     pd_wide rest;
     const pd_wide r = pd_quarters_wide(x, &n, &rest);
     return pd_sine_of_wide(n + 1, r, rest);
+}
+
+/* sin / cos, or -cos / sin, of which both have two parts. */
+PD_INLINE pd_wide pd_tan_wide(pd_wide x)
+{
+    pd_whole n;
+    pd_wide rest, sine, cosine, most, low;
+    const pd_wide r = pd_quarters_wide(x, &n, &rest);
+    pd_circle_wide(r, rest, &sine, &cosine, &most);
+    const pd_whole odd = (n & 1) == 1;
+    const pd_wide s = r + sine, c = most + cosine, s_low = (r - s) + sine, c_low = (most - c) + cosine;
+    const pd_wide over = pd_choose_wide(odd, -c, s), over_low = pd_choose_wide(odd, -c_low, s_low);
+    const pd_wide below = pd_choose_wide(odd, s, c), below_low = pd_choose_wide(odd, s_low, c_low);
+    const pd_wide t = over / below, back = pd_product_wide(t, below, &low);
+    const pd_wide found = t + ((((over - back) - low) + over_low) - t * below_low) / below;
+    return pd_choose_wide(pd_size_wide(x) < 1e-9, x, found);
+}
+
+/* atan of |x| = offset + atan(t), |t| <= tan(pi/8). */
+PD_INLINE pd_wide pd_atan_wide(pd_wide x)
+{
+    const pd_wide a = pd_size_wide(x), none = PD_WIDE(0.0);
+    const pd_whole middle = a > 0.41421356237309503, far = a > 2.4142135623730949;
+    const pd_wide over = pd_choose_wide(far, PD_WIDE(-1.0), pd_choose_wide(middle, a - 1.0, a));
+    const pd_wide t = over / pd_choose_wide(far, a, pd_choose_wide(middle, a + 1.0, PD_WIDE(1.0))), z = t * t;
+    pd_wide p = z * 0.01628575678849838 + -0.034570561921221349;
+    p = p * z + 0.045515932182855316;
+    p = p * z + -0.052304542701370367;
+    p = p * z + 0.058789289977650941;
+    p = p * z + -0.066664248857321945;
+    p = p * z + 0.076922963750318055;
+    p = p * z + -0.090909087535008648;
+    p = p * z + 0.11111111105155447;
+    p = p * z + -0.14285714285659828;
+    p = p * z + 0.19999999999999804;
+    p = p * z + -0.33333333333333331;
+    const pd_wide quarter = pd_choose_wide(middle, PD_WIDE(0.78539816339744828), none);
+    const pd_wide rest = pd_choose_wide(middle, PD_WIDE(3.061616997868383e-17), none);
+    const pd_wide offset = pd_choose_wide(far, quarter * 2.0, quarter), more = pd_choose_wide(far, rest * 2.0, rest);
+    return pd_signed_wide(offset + (t + (t * (z * p) + more)), x);
+}
+
+/* r, so that asin(s) = s + s r for z = s^2 <= 1/4. */
+PD_INLINE pd_wide pd_asin_rest_wide(pd_wide z)
+{
+    pd_wide p = z * 0.028757851573250746 + -0.014851887366292208;
+    p = p * z + 0.017400879627330897;
+    p = p * z + 0.0054575066524214606;
+    p = p * z + 0.010322814365207104;
+    p = p * z + 0.011479177412940801;
+    p = p * z + 0.013971212973775852;
+    p = p * z + 0.017352392720855449;
+    p = p * z + 0.022372172942150485;
+    p = p * z + 0.030381944138531233;
+    p = p * z + 0.044642857146355429;
+    p = p * z + 0.074999999999984329;
+    p = p * z + 0.16666666666666669;
+    return p * z;
+}
+
+/* The root of half = (1 - |x|)/2 and what it lost: asin(|x|) is pi/2 - 2 asin(root). */
+PD_INLINE pd_wide pd_half_root_wide(pd_wide half, pd_wide *lost)
+{
+    pd_wide low;
+    const pd_wide s = pd_root_wide(half), back = pd_product_wide(s, s, &low);
+    *lost = pd_choose_wide(half > 0.0, ((half - back) - low) / (s * 2.0), PD_WIDE(0.0));
+    return s;
+}
+
+PD_INLINE pd_wide pd_asin_wide(pd_wide x)
+{
+    pd_wide lost;
+    const pd_wide a = pd_size_wide(x), half = (1.0 - a) * 0.5, s = pd_half_root_wide(half, &lost);
+    const pd_whole near = a <= 0.5;
+    const pd_wide r = pd_asin_rest_wide(pd_choose_wide(near, a * a, half));
+    const pd_wide far = 1.5707963267948966 - (s * 2.0 - (6.123233995736766e-17 - (lost + s * r) * 2.0));
+    return pd_signed_wide(pd_choose_wide(near, a + a * r, far), x);
+}
+
+/* From the nearer of 0, pi/2 and pi. */
+PD_INLINE pd_wide pd_acos_wide(pd_wide x)
+{
+    pd_wide lost;
+    const pd_wide a = pd_size_wide(x), half = (1.0 - a) * 0.5, s = pd_half_root_wide(half, &lost);
+    const pd_whole near = a <= 0.5;
+    const pd_wide r = pd_asin_rest_wide(pd_choose_wide(near, a * a, half)), twice = (s + (lost + s * r)) * 2.0;
+    const pd_wide middle = 1.5707963267948966 - (x - (6.123233995736766e-17 - x * r));
+    const pd_wide left = 3.1415926535897931 - (twice - 1.2246467991473532e-16);
+    return pd_choose_wide(near, middle, pd_choose_wide(x < 0.0, left, twice));
 }
 
 /* -- powers ------------------------------------------------------------------------------------------ */
@@ -357,7 +566,9 @@ PD_INLINE pd_wide pd_pow_wide(pd_wide x, pd_wide y)
 #define PD_WIDE_OF_ONE(name) \
     PD_INLINE pd_wide PD_OF(name, f64, PD_V8)(pd_wide x) { return pd_##name##_wide(x); }
 PD_WIDE_OF_ONE(exp) PD_WIDE_OF_ONE(exp2) PD_WIDE_OF_ONE(expm1) PD_WIDE_OF_ONE(sigmoid) PD_WIDE_OF_ONE(tanh)
-PD_WIDE_OF_ONE(erf) PD_WIDE_OF_ONE(log) PD_WIDE_OF_ONE(log2) PD_WIDE_OF_ONE(log1p)
+PD_WIDE_OF_ONE(erf) PD_WIDE_OF_ONE(sinh) PD_WIDE_OF_ONE(cosh) PD_WIDE_OF_ONE(asin) PD_WIDE_OF_ONE(acos)
+PD_WIDE_OF_ONE(atan) PD_WIDE_OF_ONE(asinh) PD_WIDE_OF_ONE(acosh) PD_WIDE_OF_ONE(atanh) PD_WIDE_OF_ONE(cbrt) PD_WIDE_OF_ONE(rsqrt)
+PD_WIDE_OF_ONE(log) PD_WIDE_OF_ONE(log2) PD_WIDE_OF_ONE(log1p)
 PD_INLINE pd_wide PD_OF(pow, f64, PD_V8)(pd_wide x, pd_wide y) { return pd_pow_wide(x, y); }
 
 /* If any argument is so far from zero that it takes more digits of pi to reduce it, or NaN, all lanes are computed one
@@ -375,6 +586,6 @@ PD_INLINE pd_wide PD_OF(pow, f64, PD_V8)(pd_wide x, pd_wide y) { return pd_pow_w
             return pd_##name##_far_wide(x); \
         return pd_##name##_wide(x); \
     }
-PD_WIDE_OF_ONE_NEAR(sin) PD_WIDE_OF_ONE_NEAR(cos)
+PD_WIDE_OF_ONE_NEAR(sin) PD_WIDE_OF_ONE_NEAR(cos) PD_WIDE_OF_ONE_NEAR(tan)
 
 #endif

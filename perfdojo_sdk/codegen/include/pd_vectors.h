@@ -12,6 +12,8 @@
  *   PD_OWN_SOME      it defines pd_load_some_* and pd_store_some_*, which access lanes low <= lane < high and no other
  *                    memory; the other lanes of what is loaded are 0; 0 <= low < high
  *   PD_OWN_STREAMS   it defines pd_stream_*, stores that bypass the caches if possible
+ *   PD_OWN_ROOT(v)   the square roots of a register of f64
+ *   PD_OWN_QUOTIENTS it divides integers of 64 bits faster one by one
  *   PD_OWN_WIDTHS    and pd_change_width(to, to_size, from, from_size, lanes, sign): so many integers of one size as those
  *                    of another one, wrapped, or extended by the sign or by zeros; all but the pointers are constants
  */
@@ -312,6 +314,72 @@ PD_QUOTIENTS_1(PD_V1)
 PD_QUOTIENTS_2(PD_V2)
 PD_QUOTIENTS_4(PD_V4)
 PD_QUOTIENTS_4(PD_V8)
+
+/* Quotients and remainders of 64 bits.
+ *
+ * Below 2^52, a quotient in f64 never rounds up to a whole number. Otherwise, of what is left, the divisor's reciprocal
+ * in f64 gives a whole number that is never above the quotient, and too small by 14 units of 2^-53 and 1 at most: six
+ * roundings of 2^-53 are less than the factor 1 - 2^-50 takes away. A first step leaves less than 2^15 times the divisor,
+ * a second one less than twice, and a comparison the remainder. So products and differences never leave 64 bits. Numbers
+ * go to f64 and back by the bits of sums with powers of two, since not every instruction set converts 64 bits. A lane that
+ * is not active may hold a divisor of 0. */
+#ifndef PD_OWN_QUOTIENTS
+#define PD_U8 PD_TYPE(u64, PD_V8)
+#define PD_D8 PD_TYPE(f64, PD_V8)
+#define PD_BITS_52 0x4330000000000000
+#define PD_SMALL_RATIO(v) ((PD_D8)((v) | PD_BITS_52) - 0x1p52)
+PD_INLINE PD_D8 PD_OF(ratios, u64, PD_V8)(PD_U8 v)
+{
+    return ((PD_D8)(v >> 32 | 0x4530000000000000) - (0x1p84 + 0x1p52)) + (PD_D8)((v & 0xffffffff) | PD_BITS_52);
+}
+
+/* The whole number that is nearest to x, 0 <= x < 2^64, or to -0.5, which is 0. */
+PD_INLINE PD_U8 PD_OF(wholes, u64, PD_V8)(PD_D8 x)
+{
+    const PD_D8 high = x * 0x1p-32 + 0x1p52;
+    const PD_D8 low = (x - (high - 0x1p52) * 0x1p32) + 0x1.8p52;
+    return ((PD_U8)high << 32) + ((PD_U8)low - 0x4338000000000000);
+}
+
+PD_INLINE PD_U8 PD_OF(div, u64, PD_V8)(PD_U8 a, PD_U8 b)
+{
+    if (PD_OF(sum, u64, PD_V8)((a | b) >> 52) == 0) {
+        const PD_D8 ratio = PD_SMALL_RATIO(a) / PD_SMALL_RATIO(b), nearest = ratio + 0x1p52;
+        return ((PD_U8)nearest - PD_BITS_52) + (PD_U8)(nearest - 0x1p52 > ratio);
+    }
+    const PD_D8 inverse = (1 - 0x1p-50) / PD_OF(ratios, u64, PD_V8)(b);
+    const PD_U8 first = PD_OF(wholes, u64, PD_V8)(PD_OF(ratios, u64, PD_V8)(a) * inverse - 0.5);
+    const PD_U8 left = a - first * b;
+    const PD_D8 more = PD_OF(ratios, u64, PD_V8)(left) * inverse - 0.5 + 0x1.8p52;
+    const PD_U8 second = (PD_U8)more - 0x4338000000000000;
+    return first + second - (PD_U8)(left - second * b >= b);
+}
+
+PD_INLINE PD_TYPE(i64, PD_V8) PD_OF(div, i64, PD_V8)(PD_TYPE(i64, PD_V8) a, PD_TYPE(i64, PD_V8) b)
+{
+    const PD_TYPE(i64, PD_V8) turned = (a ^ b) >> 63;
+    const PD_U8 quotient =
+        PD_OF(div, u64, PD_V8)((PD_U8)PD_OF(abs, i64, PD_V8)(a), (PD_U8)PD_OF(abs, i64, PD_V8)(b));
+    return (PD_TYPE(i64, PD_V8))((quotient ^ (PD_U8)turned) - (PD_U8)turned);
+}
+#else
+#define PD_QUOTIENTS_BY_LANE(T) \
+    PD_INLINE PD_TYPE(T, PD_V8) PD_OF(div, T, PD_V8)(PD_TYPE(T, PD_V8) a, PD_TYPE(T, PD_V8) b) \
+    { \
+        _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) \
+            a[lane] = b[lane] ? pd_div_##T(a[lane], b[lane]) : 0; \
+        return a; \
+    }
+PD_QUOTIENTS_BY_LANE(i64)
+PD_QUOTIENTS_BY_LANE(u64)
+#endif
+#define PD_REMAINDERS(T) \
+    PD_INLINE PD_TYPE(T, PD_V8) PD_OF(rem, T, PD_V8)(PD_TYPE(T, PD_V8) a, PD_TYPE(T, PD_V8) b) \
+    { \
+        return PD_OF(sub, T, PD_V8)(a, PD_OF(mul, T, PD_V8)(b, PD_OF(div, T, PD_V8)(a, b))); \
+    }
+PD_REMAINDERS(i64)
+PD_REMAINDERS(u64)
 
 /* Functions of f64: lane by lane, but for those of pd_doubles.h. */
 #define PD_F64_BY_LANE(name) \

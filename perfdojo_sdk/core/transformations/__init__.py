@@ -22,6 +22,7 @@ from perfdojo_sdk.core.transformations import (
     reductions,
     reordering,
     rotation,
+    scans,
     scopes,
     sharing,
     staging,
@@ -52,6 +53,7 @@ FAMILIES = (
     sharing,
     precision,
     widening,
+    scans,
 )
 
 #: Name -> transformation; every target has these.

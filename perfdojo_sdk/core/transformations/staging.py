@@ -143,7 +143,7 @@ class Slice(Facts):
 Formed: TypeAlias = list[tuple[Touch, Form]]
 
 
-def _formed(site: Site, touches: tuple[Touch, ...]) -> Formed:
+def formed(site: Site, touches: tuple[Touch, ...]) -> Formed:
     """The touches inside a scope, each with its form."""
     level, outer = site.level, site.outer_sizes
     return [(touch, Form.of(touch.access, level, outer + touch.sizes)) for touch in touches]
@@ -162,10 +162,10 @@ def _written_slice(site: Site) -> WrittenSlice | Refusal:
     if array in site.scope.touches:
         buffer = named_buffer(site, array)
         inside = Slice.touches(site, buffer)
-        formed = _formed(site, inside)
-        for touch, form in formed:
+        found = formed(site, inside)
+        for touch, form in found:
             if touch.writes and touch.access.array == array and not touch.statement.chooses:
-                return WrittenSlice(site, array, buffer, inside, form, formed)
+                return WrittenSlice(site, array, buffer, inside, form, found)
     return Refusal.of(site.scope.id, site.scope.head, arrays=(array,))
 
 
@@ -342,8 +342,8 @@ class StageRead(Analysed[Slice]):
         array = _array(site)
         buffer = named_buffer(site, array)
         inside = Slice.touches(site, buffer)
-        formed = _formed(site, inside)
-        reads = [(t, form) for t, form in formed if not t.writes and t.access.array == array]
+        found = formed(site, inside)
+        reads = [(t, form) for t, form in found if not t.writes and t.access.array == array]
         if not reads:
             return Refusal.of(site.scope.id, site.scope.head, arrays=(array,), other="nothing")
         _, first = reads[0]
@@ -391,7 +391,7 @@ def _only_accumulated(facts: WrittenSlice) -> Refusal | None:
     return None
 
 
-def _one_cell_each(facts: WrittenSlice) -> Refusal | None:
+def one_cell_each(facts: Slice) -> Refusal | None:
     if facts.form.one_cell_each(facts.buffer):
         return None
     return Refusal.of(facts.site.scope.id, arrays=(facts.array,))
@@ -431,7 +431,7 @@ class StageAccumulator(Analysed[WrittenSlice]):
             "different iterations accumulate into one cell of the array",
             "cells of the new buffer would not stand for one cell of {array} each",
             "stage at an inner scope",
-            _one_cell_each,
+            one_cell_each,
             semantic=True,
             established_by=NO_MOVE,
         ),
@@ -583,7 +583,7 @@ class StageWrite(Analysed[WrittenSlice]):
             "different iterations write one cell of the array",
             "cells of the new buffer would not stand for one cell of {array} each",
             "stage at an inner scope",
-            _one_cell_each,
+            one_cell_each,
             semantic=True,
             established_by=NO_MOVE,
         ),

@@ -32,6 +32,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
+from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.stencils import (
     JOIN_CHANNELS,
     find_stencil,
@@ -126,11 +127,17 @@ class _Planner:
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             self._describe("rows", found)
             self._describe_rows(self.root)
-            plays = play_rows(self.root, self.rules, self.target)
+            plays = self._rows(self.root)
             for play in plays:
                 settle_buffers(play)
             return [play.trace for play in plays]
         return []
+
+    def _rows(self, sub: Program) -> list[Play]:
+        """The games of the experts for rows."""
+        scans, decisions = play_scans(sub, self.rules, self.target)
+        self.decisions += decisions
+        return [*scans, *play_rows(sub, self.rules, self.target)]
 
     # -- parts ---------------------------------------------------------------------------------------
 
@@ -234,7 +241,7 @@ class _Planner:
             along = not plays and all(_walks_rows(work, self.target) for work in works)
             if way == "rows" or (way == "contraction" and along):
                 # A contraction that no tiles pay for is sums of its own, each along rows.
-                plays = play_rows(sub, self.rules, self.target)
+                plays = self._rows(sub)
                 self._describe_rows(sub)
             if way == "stencil":
                 plays, decisions = play_stencil(sub, self.rules, self.target)

@@ -5,6 +5,8 @@
 #include <arm_neon.h>
 
 #define PD_VECTOR_BYTES 16
+#define PD_OWN_QUOTIENTS
+#define PD_OWN_ROOT(v) vsqrtq_f64((float64x2_t)(v))
 #include "pd_vectors.h"
 
 #define pd_max_f32x4(a, b) ((pd_f32x4)pd_max_f32v((pd_f32v)(a), (pd_f32v)(b)))
@@ -12,7 +14,7 @@
 /* One instruction each; NaN when either operand is. */
 #define pd_max_f64x2(a, b) ((pd_f64x2)vmaxq_f64((float64x2_t)(a), (float64x2_t)(b)))
 #define pd_min_f64x2(a, b) ((pd_f64x2)vminq_f64((float64x2_t)(a), (float64x2_t)(b)))
-#define pd_sqrt_f64x2(v) ((pd_f64x2)vsqrtq_f64((float64x2_t)(v)))
+#define pd_sqrt_f64x2(v) ((pd_f64x2)PD_OWN_ROOT(v))
 #define pd_floor_f64x2(v) ((pd_f64x2)vrndmq_f64((float64x2_t)(v)))
 #define pd_ceil_f64x2(v) ((pd_f64x2)vrndpq_f64((float64x2_t)(v)))
 #define pd_trunc_f64x2(v) ((pd_f64x2)vrndq_f64((float64x2_t)(v)))

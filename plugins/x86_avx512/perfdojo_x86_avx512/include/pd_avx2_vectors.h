@@ -6,6 +6,7 @@
 #define PD_OWN_SOME
 #define PD_OWN_STREAMS
 #define PD_OWN_WIDTHS
+#define PD_OWN_ROOT(v) _mm256_sqrt_pd((__m256d)(v))
 
 /* The lower bytes of the integers in half a register, one behind the other; zeros behind them. */
 PD_INLINE __m128i pd_lower_bytes(__m128i v, int to_size, int from_size)
@@ -162,7 +163,7 @@ PD_INLINE pd_f64x4 pd_avx2_min_f64(pd_f64x4 a, pd_f64x4 b)
 }
 #define pd_max_f64x4 pd_avx2_max_f64
 #define pd_min_f64x4 pd_avx2_min_f64
-#define pd_sqrt_f64x4(v) ((pd_f64x4)_mm256_sqrt_pd((__m256d)(v)))
+#define pd_sqrt_f64x4(v) ((pd_f64x4)PD_OWN_ROOT(v))
 #define pd_floor_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
 #define pd_ceil_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
 #define pd_trunc_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))

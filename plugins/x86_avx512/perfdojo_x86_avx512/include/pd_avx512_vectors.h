@@ -6,6 +6,7 @@
 #define PD_OWN_SOME
 #define PD_OWN_STREAMS
 #define PD_OWN_WIDTHS
+#define PD_OWN_ROOT(v) _mm512_sqrt_pd((__m512d)(v))
 
 /* Copies of vectors, short ones by way of a general register; `bytes` is a constant. */
 PD_INLINE void pd_get_bytes(void *v, const void *from, int bytes)
@@ -181,7 +182,7 @@ PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 }
 #define pd_max_f64x8 pd_avx512_max_f64
 #define pd_min_f64x8 pd_avx512_min_f64
-#define pd_sqrt_f64x8(v) ((pd_f64x8)_mm512_sqrt_pd((__m512d)(v)))
+#define pd_sqrt_f64x8(v) ((pd_f64x8)PD_OWN_ROOT(v))
 #define pd_floor_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
 #define pd_ceil_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
 #define pd_trunc_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC))
