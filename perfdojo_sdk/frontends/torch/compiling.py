@@ -13,10 +13,12 @@ from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
-from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower
+from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower, with_views_apart
 from perfdojo_sdk.frontends.torch.running import GraphCall
+from perfdojo_sdk.frontends.torch.tensors import array_of, tensor_of
 from perfdojo_sdk.frontends.torch.workshop import Workshop
 from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.models.policy import Policy
 
@@ -157,8 +159,12 @@ class InterpretedCall:
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         names = [value.name for value in self.graph.inputs]
-        arrays = {n: t.detach().contiguous().numpy() for n, t in zip(names, tensors, strict=True)}
-        return [torch.from_numpy(each) for each in run_graph(self.graph, arrays, interpreted)]
+        arrays = {n: array_of(t) for n, t in zip(names, tensors, strict=True)}
+        try:
+            found = run_graph(self.graph, arrays, interpreted)
+        except Malformed as broken:  # a rule about data, such as that of indices
+            raise IndexError(broken.what) from None
+        return [tensor_of(each) for each in found]
 
 
 @dataclass(frozen=True)
@@ -208,7 +214,7 @@ def compile_graph(
     :class:`Unsupported` if a part has no kernel and ``chosen.fallback`` is None.
     """
     try:
-        module = without_changes(captured(function, inputs))
+        module = with_views_apart(without_changes(captured(function, inputs)))
     except Unchangeable as change:
         return _whole(function, chosen, str(change))
     refused: dict[str, str] = {}
