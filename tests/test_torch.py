@@ -240,6 +240,22 @@ def test_returned_views_share_memory_even_if_they_are_parts_or_read_elsewhere() 
 
 
 @torch.no_grad()
+def test_results_lie_in_memory_as_in_pytorch() -> None:
+    """A view of a result is one of the layout that PyTorch gives it, in the graph and behind a break."""
+
+    def function(x: Any) -> Any:
+        y = x.t() + 1
+        first = y.t().view(-1)
+        torch._dynamo.graph_break()
+        return y, first, y.t().view(-1) * 2
+
+    x = torch.randn(3, 4)
+    ours, theirs = compiled(function)(x), function(x)
+    assert all(close(a, b) for a, b in zip(ours, theirs, strict=True)) and ours[0].stride() == (1, 4)
+    assert ours[1].data_ptr() == ours[0].data_ptr()
+
+
+@torch.no_grad()
 def test_parts_of_tensors_without_inputs_are_changed_in_place() -> None:
     """A table that a graph makes is filled part by part, as positional encodings are."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import torch
@@ -85,6 +86,8 @@ class CompiledGraph:
             if not group.outputs:
                 continue
             call = calls[k] if group.graph is not None else eager_call(lowered.module, group)
+            if group.graph is not None:
+                call = _laid_out(call, group, set(group.nodes))
             for node in group.outputs:
                 numbers[node] = len(numbers)
             given = tuple(numbers[n] for n in group.inputs)
@@ -126,6 +129,34 @@ class CompiledGraph:
                 values[place] = value
         results = [values[place] if place >= 0 else held for place, held in self._results]
         return results[0] if self._single else results
+
+
+def _laid_out(call: Callable[..., Any], group: Group, members: set[Node]) -> Callable[..., Any]:
+    """A call of kernels whose results lie in memory as PyTorch's do, where PyTorch sees them: a view that
+    suits its layout may not suit that of a kernel, which is row by row."""
+    strides: dict[int, tuple[int, ...]] = {}
+    for k, node in enumerate(group.outputs):
+        value = node.meta.get("val")
+        seen = any(user not in members for user in node.users)
+        if not seen or not isinstance(value, Tensor) or not value.numel() or value.is_contiguous():
+            continue
+        steps = sorted(zip(value.stride(), value.shape, strict=True))
+        dense = all(
+            step == prod(size for _, size in steps[:n]) for n, (step, size) in enumerate(steps) if size > 1
+        )
+        if dense:  # an expanded one, or one with gaps, stays row by row
+            strides[k] = tuple(int(s) for s in value.stride())
+    if not strides:
+        return call
+
+    def laid_out(*tensors: Any) -> list[Any]:
+        results = list(call(*tensors))
+        for k, wanted in strides.items():
+            made = results[k]
+            results[k] = torch.empty_strided(made.shape, wanted, dtype=made.dtype).copy_(made)
+        return results
+
+    return laid_out
 
 
 def _held(module: GraphModule, node: Node) -> Any:
