@@ -308,6 +308,14 @@ def test_a_verified_kernel_that_nobody_could_time_is_kept_and_marked(
     )
 
 
+def test_an_initial_program_that_nobody_could_time_is_kept_too(paper: Clockless, tmp_path: Path) -> None:
+    paper.without, paper.verifies = ("p", ""), lambda trace: not trace.steps
+    result = build(paper, tmp_path)
+    assert played(result) == [] and not result.failed and result.manifest
+    [kernel] = result.manifest.kernels
+    assert kernel.timing.initial is None and kernel.timing.final is None
+
+
 def test_what_has_no_time_ranks_behind_what_has_one(paper: Clockless, tmp_path: Path) -> None:
     paper.without = ("p",)
     result = build(paper, tmp_path)

@@ -692,3 +692,7 @@ def test_the_command_lists_free_rows(cli: Callable[..., Outcome], tmp_path: Path
     clear(cli("optimize", "m.onnx", *apart, "--list", plugins="toy"), 1, "PD-O052")
     clear(cli("optimize", "m.onnx", "--blocks", "0", plugins="toy"), 1, "PD-O051")
     assert cli("optimize", "m.onnx", "--blocks", "one", plugins="toy").code == 2
+    unknown = cli("optimize", "m.onnx", "--input", "z=f32[2,3]", "--list", plugins="toy")
+    clear(unknown, 1, "PD-O062")
+    assert "takes no input 'z'" in unknown.err and "its inputs are x, k" in unknown.err
+    clear(cli("optimize", "m.onnx", "--input", "x=f64[2,3]", "--list", plugins="toy"), 1, "PD-O062")

@@ -159,10 +159,11 @@ def _of_onnx(
 ) -> tuple[dict[str, Sizes], Lower]:
     from perfdojo_sdk.frontends.onnx.lowering import lower
     from perfdojo_sdk.frontends.onnx.reading import read_model
-    from perfdojo_sdk.frontends.onnx.sizes import declared_sizes
+    from perfdojo_sdk.frontends.onnx.sizes import declared_dtypes, declared_sizes
 
     model, folder = read_model(path)
     declared = declared_sizes(model)
+    _check_inputs(path.name, inputs, declared_dtypes(model))
     # A user may call an open size by another name, which then holds for all inputs that share it.
     renamed = {
         old: new
@@ -179,6 +180,19 @@ def _of_onnx(
         return Read(found.graph, None, rows, found.operators, offers=found.sources)
 
     return sizes, run
+
+
+def _check_inputs(name: str, inputs: Inputs, declared: Mapping[str, str | None]) -> None:
+    """Refuse inputs that a model lacks, and dtypes other than its own."""
+    for of, (dtype, _) in inputs.items():
+        if of not in declared:
+            what = f"{name} takes no input {ascii(of)[:60]}"
+            shown = ", ".join(ascii(each)[1:-1][:60] for each in list(declared)[:20])
+            raise DojoError("PD-O062", what, hint=f"its inputs are {shown}")
+        own = declared[of]
+        if dtype and own and dtype != own:
+            what = f"input {ascii(of)[1:-1][:60]} of {name} is {own}, not {dtype}"
+            raise DojoError("PD-O062", what, hint="leave the dtype out: --input NAME=[SIZES]")
 
 
 def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:

@@ -140,14 +140,19 @@ def record_of(
         kind=attempt.trace.kind.label,
         laws=tuple(sorted(attempt.trace.laws)),
         verification=verified,
-        initial=Timing.of(initial.measured) if initial.measured else None,
-        final=Timing.of(attempt.measured) if attempt.measured.seconds else None,
+        initial=_timing(initial.measured),
+        final=_timing(attempt.measured),
         bound=RooflineBound.of(bound) if bound else None,
         suspect=attempt.suspect,
         output_sha256=output_sha256(attempt.measured),
         notes=tuple(notes),
         build_seconds=build_seconds,
     )
+
+
+def _timing(measured: Measurement | None) -> Timing | None:
+    """The time of what ran; None for what did not run, or ran without being timed."""
+    return Timing.of(measured) if measured is not None and measured.seconds else None
 
 
 def output_sha256(measured: Measurement) -> str | None:

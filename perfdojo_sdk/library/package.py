@@ -107,7 +107,9 @@ def _pack(context: BuildContext, kernels: Sequence[Packable], unit: Unit | None)
     except Exception as error:  # in a plugin's code
         raise _unpackable(type(packager).__name__, f"{type(error).__name__}: {error}") from error
     if isinstance(made, Failure):
-        raise LibraryError("PD-L023", "the library does not link", why=made.detail)
+        late = made.reason == "compile_timeout"
+        hint = "repeat the command when the machine is less busy; built kernels are kept" if late else ""
+        raise LibraryError("PD-L023", "the library does not link", why=made.detail, hint=hint)
     return made
 
 

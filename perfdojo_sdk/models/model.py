@@ -293,6 +293,9 @@ class Model:
         expected = self.manifest.text(name)
         if dtype_of(array) != entry.dtype:
             return ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
+        if not array.dtype.isnative:
+            what = f"{name} has bytes in the other order, the model takes {expected}"
+            return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
         what = f"{name} has the shape {array.shape}, the model takes {expected}"
         return ArgumentValueError("PD-L011", what)
 

@@ -4,8 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from perfdojo_sdk.frontends.onnx.reading import dtype_name
+from perfdojo_sdk.graph.refusals import Malformed, Refused
+
 #: The name of an open size that the model gives none.
 UNNAMED = "rows"
+
+
+def declared_dtypes(model: Any) -> dict[str, str | None]:
+    """Input that is no constant -> its dtype; None for one that is no array of a dtype of ours."""
+    constants = {tensor.name for tensor in model.graph.initializer}
+    found: dict[str, str | None] = {}
+    for value in model.graph.input:
+        if value.name in constants:
+            continue
+        try:
+            found[value.name] = dtype_name(value.type.tensor_type.elem_type)
+        except (Malformed, Refused):  # lowering says so, with the reason
+            found[value.name] = None
+    return found
 
 
 def declared_sizes(model: Any) -> dict[str, tuple[int | str, ...]]:

@@ -36,7 +36,9 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
     def call(*values: Any) -> Any:  # whatever parameters the function itself declares
         return function(*values)
 
-    with tracing(None), torch.no_grad():
+    # The mode makes tensors without inputs (``zeros``, constants) fake, too. Real ones would be computed, and
+    # no record would say which of them share memory.
+    with tracing(None), torch.no_grad(), mode:
         made = make_fx(
             call,
             decomposition_table=decompositions,
@@ -143,6 +145,10 @@ class _Functional:
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
             raise Unchangeable(f"{node.target} changes other tensors than its first")
+        if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
+            raise Unchangeable(f"{node.target} changes a shape in place")
+        if not share_memory(node, target):  # then views of the same memory are not known either
+            raise Unchangeable(f"{node.target} changes memory that the trace does not follow")
         packet = getattr(aten, schema.name.partition("::")[2].rstrip("_"), None)
         overload = getattr(packet, schema.overload_name or "default", None)
         if overload is None or overload._schema.is_mutable:

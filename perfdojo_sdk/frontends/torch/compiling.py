@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from types import MappingProxyType
 from typing import Any
 
@@ -14,10 +15,12 @@ from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
-from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower
+from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower, with_views_apart
 from perfdojo_sdk.frontends.torch.running import GraphCall
+from perfdojo_sdk.frontends.torch.tensors import array_of, tensor_of
 from perfdojo_sdk.frontends.torch.workshop import Workshop
 from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.models.packing import constant_inputs
 from perfdojo_sdk.models.policy import Policy
@@ -88,6 +91,8 @@ class CompiledGraph:
             if not group.outputs:
                 continue
             call = calls[k] if group.graph is not None else eager_call(lowered.module, group)
+            if group.graph is not None:
+                call = _laid_out(call, group, set(group.nodes))
             for node in group.outputs:
                 numbers[node] = len(numbers)
             given = tuple(numbers[n] for n in group.inputs)
@@ -137,6 +142,34 @@ class CompiledGraph:
         return results[0] if self._single else results
 
 
+def _laid_out(call: Callable[..., Any], group: Group, members: set[Node]) -> Callable[..., Any]:
+    """A call of kernels whose results lie in memory as PyTorch's do, where PyTorch sees them: a view that
+    suits its layout may not suit that of a kernel, which is row by row."""
+    strides: dict[int, tuple[int, ...]] = {}
+    for k, node in enumerate(group.outputs):
+        value = node.meta.get("val")
+        seen = any(user not in members for user in node.users)
+        if not seen or not isinstance(value, Tensor) or not value.numel() or value.is_contiguous():
+            continue
+        steps = sorted(zip(value.stride(), value.shape, strict=True))
+        dense = all(
+            step == prod(size for _, size in steps[:n]) for n, (step, size) in enumerate(steps) if size > 1
+        )
+        if dense:  # an expanded one, or one with gaps, stays row by row
+            strides[k] = tuple(int(s) for s in value.stride())
+    if not strides:
+        return call
+
+    def laid_out(*tensors: Any) -> list[Any]:
+        results = list(call(*tensors))
+        for k, wanted in strides.items():
+            made = results[k]
+            results[k] = torch.empty_strided(made.shape, wanted, dtype=made.dtype).copy_(made)
+        return results
+
+    return laid_out
+
+
 def _held(module: GraphModule, node: Node) -> Any:
     value: Any = module
     for part in str(node.target).split("."):
@@ -168,8 +201,12 @@ class InterpretedCall:
 
     def __call__(self, *tensors: Tensor) -> list[Tensor]:
         names = [value.name for value in self.graph.inputs]
-        arrays = {n: t.detach().contiguous().numpy() for n, t in zip(names, tensors, strict=True)}
-        return [torch.from_numpy(each) for each in run_graph(self.graph, arrays, interpreted)]
+        arrays = {n: array_of(t) for n, t in zip(names, tensors, strict=True)}
+        try:
+            found = run_graph(self.graph, arrays, interpreted)
+        except Malformed as broken:  # a rule about data, such as that of indices
+            raise IndexError(broken.what) from None
+        return [tensor_of(each) for each in found]
 
 
 @dataclass(frozen=True)
@@ -221,7 +258,7 @@ def compile_graph(
     :class:`Unsupported` if a part has no kernel and ``chosen.fallback`` is None.
     """
     try:
-        module = without_changes(captured(function, inputs))
+        module = with_views_apart(without_changes(captured(function, inputs)))
     except Unchangeable as change:
         return _whole(function, chosen, str(change))
     refused: dict[str, str] = {}

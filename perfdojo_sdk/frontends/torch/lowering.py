@@ -22,7 +22,8 @@ from perfdojo_sdk.frontends.torch import encoder
 from perfdojo_sdk.frontends.torch.call import Call, Result
 from perfdojo_sdk.frontends.torch.capture import captured, share_memory, without_changes
 from perfdojo_sdk.frontends.torch.rows import row_of
-from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
+from perfdojo_sdk.frontends.torch.tensors import array_of
+from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Graph, Value
 from perfdojo_sdk.graph.refusals import Reason, Refused
@@ -304,9 +305,8 @@ def packaged_weight(builder: Builder, tensor: Tensor) -> Value:
     """A weight as a constant of a package, in its own dtype: the bits of bf16 are read as they are."""
     if tensor.dtype != torch.bfloat16:
         return constant(builder, tensor)
-    bits = tensor.detach().contiguous().view(torch.int16).numpy().copy()
     try:
-        return builder.constant(bits.view(numpy_dtype("bf16")))
+        return builder.constant(array_of(tensor).copy())
     except ImportError:
         raise Refused(Reason.DTYPE, "weights of bfloat16", "pip install ml_dtypes") from None
 
@@ -391,13 +391,42 @@ def _decomposed(
 # -- groups ------------------------------------------------------------------------------------------
 
 
+def with_views_apart(module: GraphModule) -> GraphModule:
+    """The graph with a copy of each view that it returns, so that nothing else reads the one returned:
+    kernels compute what others read of it, and PyTorch makes the view of the tensor that is returned."""
+    [output] = [n for n in module.graph.nodes if n.op == "output"]
+    copies: dict[Node, Node] = {}
+
+    def copied(node: Node) -> Node:
+        source = _source(node)
+        if source is None:
+            return node
+        if node not in copies:
+            base = copied(source)
+            with module.graph.inserting_before(output):
+                if node.target is operator.getitem:
+                    split: Any = node.args[0]
+                    if split not in copies:
+                        copies[split] = module.graph.node_copy(split, lambda n: base if n is source else n)
+                    copies[node] = module.graph.node_copy(node, lambda n: copies[n])
+                else:
+                    copies[node] = module.graph.node_copy(node, lambda n: base if n is source else n)
+        return copies[node]
+
+    output.args = torch.fx.map_arg(output.args, copied)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+    return module
+
+
 def _returned_views(module: GraphModule, nodes: Sequence[Node]) -> set[Node]:
-    """Views that the graph returns, and that nothing else reads: PyTorch makes them of the tensor that they
-    are views of, so that results share memory as they would without us."""
+    """Views that the graph returns, and that nothing else reads (:func:`with_views_apart`): PyTorch makes
+    them of the tensor that they are views of, so that results share memory as they would without us."""
     found: set[Node] = set()
     for node in reversed(nodes):
         users = [u for u in node.users if u.op != "output" and u not in found]
-        if not users and node.users and _is_view(node):
+        parts = operator_of(node).partition(".")[0] in _PARTS and all(u in found for u in node.users)
+        if not users and node.users and (parts or _source(node) is not None):
             found.add(node)
     return found
 
@@ -407,16 +436,25 @@ _VIEWS = frozenset(
         "view", "reshape", "flatten", "unflatten", "squeeze", "unsqueeze", "permute", "transpose", "t", "mT",
         "numpy_T", "expand", "expand_as", "select", "slice", "detach", "alias", "swapaxes", "movedim",
         "narrow", "diagonal", "view_as", "to", "contiguous", "dropout", "feature_dropout", "alpha_dropout",
-        "positive",
+        "positive", "unfold", "broadcast_to", "reshape_as", "swapdims", "moveaxis", "as_strided", "matrix_H",
+        "adjoint", "ravel", "type_as",
     }
 )  # fmt: skip
+_PARTS = frozenset(
+    {"split", "split_with_sizes", "chunk", "unbind", "tensor_split", "hsplit", "vsplit", "dsplit"}
+)
+"""Operators whose results are a list of views."""
 
 
-def _is_view(node: Node) -> bool:
-    """True if the result shares the memory of its first operand."""
-    return (
-        operator_of(node).partition(".")[0] in _VIEWS and bool(node.args) and share_memory(node, node.args[0])
-    )
+def _source(node: Node) -> Node | None:
+    """The tensor that a view is a view of, whose memory it shares; None for what is no view."""
+    call, known = node, _VIEWS
+    if node.target is operator.getitem and isinstance(node.args[0], Node):
+        call, known = node.args[0], _PARTS
+    source = call.args[0] if call.args else None
+    if not isinstance(source, Node) or operator_of(call).partition(".")[0] not in known:
+        return None
+    return source if share_memory(node, source) else None
 
 
 def _grouped(module: GraphModule, nodes: Sequence[Node], ours: set[Node], trial: _Trial) -> list[Group]:

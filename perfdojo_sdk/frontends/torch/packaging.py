@@ -16,6 +16,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
+from perfdojo_sdk.frontends.torch.tensors import tensor_of
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.graph import Array, Graph, Shape
 from perfdojo_sdk.models.checkpoints import read_checkpoint
@@ -76,9 +77,7 @@ def _tensor(array: Array) -> Tensor:
     dtype = dtype_of(array)
     if dtype not in TORCH_DTYPES:
         raise ModuleError("PD-O046", f"PyTorch has no tensors of {dtype or array.dtype}")
-    if dtype == "bf16":
-        return torch.from_numpy(np.array(array.view(np.int16))).view(torch.bfloat16)
-    return torch.from_numpy(np.array(array))
+    return tensor_of(np.array(array))
 
 
 def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], name: str = "model") -> Exported:

@@ -207,8 +207,11 @@ def lrn(b: Builder, x: Value, size: int, alpha: float, beta: float, bias: float)
     return k.done()[0]
 
 
-def softmax(b: Builder, x: Value, axis: int, logarithm: bool) -> Value:
-    """exp(x - m) / sum(exp(x - m)) along an axis for its largest element m, or the logarithm of that."""
+def softmax(b: Builder, x: Value, axis: int, logarithm: bool, masked: bool = False) -> Value:
+    """exp(x - m) / sum(exp(x - m)) along an axis for its largest element m, or the logarithm of that.
+
+    ``masked``: where all elements are -inf, the results are 0 in place of NaN.
+    """
     if x.rank == 0:
         raise Malformed("softmax of a scalar")
     axis = axis_of(axis, x.rank)
@@ -219,6 +222,10 @@ def softmax(b: Builder, x: Value, axis: int, logarithm: bool) -> Value:
     loops = [x.shape[n] for n in order]
     top, _, outer = accumulate(k, a, (axis,), "max=", lambda e: e)
     moved = k.local(x.shape, top.dtype)
+    if masked:
+        finite = k.local(outer, top.dtype)
+        k.nest(outer, f"{finite(kept)} = select({top(kept)} == -inf, 0, {top(kept)})")
+        top = finite
     if logarithm:
         k.nest(loops, f"{moved(every)} = {a.load(every)} - {top(kept)}")
     else:
@@ -226,6 +233,10 @@ def softmax(b: Builder, x: Value, axis: int, logarithm: bool) -> Value:
     total = k.local(outer, top.dtype)
     term = f"exp({moved(every)})" if logarithm else moved(every)
     k.nest(outer, f"{total(kept)} = 0", ([x.shape[axis]], f"{total(kept)} += {term}"))
+    if masked:  # a sum has the term exp(0), unless all elements are -inf
+        some = k.local(outer, top.dtype)
+        k.nest(outer, f"{some(kept)} = select({total(kept)} == 0, 1, {total(kept)})")
+        total = some
     y = k.write(x.shape, x.dtype)
     text = f"{moved(every)} - log({total(kept)})" if logarithm else f"{moved(every)} / {total(kept)}"
     k.nest(loops, f"{y(every)} = {y.store(text)}")

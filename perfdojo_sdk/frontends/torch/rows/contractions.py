@@ -122,7 +122,7 @@ def _attention(c: Call) -> Value:
     else:
         formula = lambda s, m: f"{s} * {factor} + {m}"  # noqa: E731
     masked = pointwise(c, "masked_scores", formula, scores, mask, dtype=kind)
-    weights = softmax(c.b, masked, -1, False)
+    weights = softmax(c.b, masked, -1, False, masked=True)
     return rules.einsum(c.b, f"{letters}mn,{letters}nx->{letters}mx", [weights, v])
 
 

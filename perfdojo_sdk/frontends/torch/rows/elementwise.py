@@ -296,8 +296,11 @@ def _hardshrink(c: Call) -> Value:
 
 
 def _softshrink(c: Call) -> Value:
-    lambd = c.real("lambd", 0.5)
-    return e.shrink(c.b, c["self"], lambd, lambd)
+    edge = literal(c.real("lambd", 0.5), "f32")
+    # The last case is a product so that NaN stays NaN.
+    below = f"select({{a}} < -{edge}, {{a}} + {edge}, {{a}} * 0)"
+    above = f"select({{a}} > {edge}, {{a}} - {edge}, {below})"
+    return pointwise(c, "softshrink", lambda a: above.replace("{a}", a), c["self"])
 
 
 def _glu(c: Call) -> Value:

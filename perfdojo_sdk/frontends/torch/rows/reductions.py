@@ -20,7 +20,7 @@ ONE_SUM = 4096
 
 def axes(c: Call, x: Value, name: str = "dim") -> tuple[int, ...]:
     """The dimensions that are reduced: those given, or all."""
-    given = c.ints(name)
+    given = c.ints(name) if x.rank else []  # a scalar has a dimension 0 for PyTorch, and none for us
     return axes_of(given, x.rank) if given else tuple(range(x.rank))
 
 
