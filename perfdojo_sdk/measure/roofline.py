@@ -1,9 +1,9 @@
 """The roofline: a time that no kernel with this interface and arithmetic can beat.
 
-What is read of the inputs is read once and what is written of the outputs written once at the bandwidth of
-the memory in which the data lie, and the multiplications and additions of the initial program run at the peak of fused
-multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.) Of an input whose
-elements are chosen at run time, only what is read if all choices are equal counts.
+What is read of the inputs is read once, and what is written of the outputs written once, at the bandwidth
+of the memory in which the data lie. The multiplications and additions of the initial program run at the peak
+of fused multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.) Of an input
+whose elements are chosen at run time, only what is read if all choices are equal counts.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 #: Statement instances, and bytes of inputs, up to which plain calls share a child process.
-_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
+_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**8, 1 << 26
 
 #: A request that was started: what will hold its answer, and where in it.
 Run = tuple[Future[Any], int]
