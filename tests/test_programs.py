@@ -1,6 +1,8 @@
-"""Functions of the SDK's own as programs: they start, answer, and fail as values."""
+"""Functions of ours as programs: they start, answer, and fail as values. And starts that are saved."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ from perfdojo_sdk.measure.programs import compile_program, run_program
 from perfdojo_sdk.measure.sandbox import run_own
 from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.verify.references import run_reference
+from perfdojo_sdk.verify.runs import _batches
 
 X, Y = ArraySpec("x", (2, 3), "f32"), ArraySpec("y", (2, 3), "f64")
 #: Doubles; the first number of x says what else it does.
@@ -93,3 +96,18 @@ def test_a_library_of_one_kernel_is_the_code_that_was_verified() -> None:
     broken = KernelSource("pd_f", (X,), (Y,), "int pd_f(")
     assert isinstance(runner.compile(broken), Failure) and isinstance(runner.compile(broken), Failure)
     assert native_runner._compiled.cache_info().currsize == after.currsize
+
+
+def test_plain_calls_share_a_child_as_long_as_time_and_memory_allow() -> None:
+    def batches(instances: int, threads: tuple[int, ...] = (1,) * 6, size: int = 6) -> list[int]:
+        output = ArraySpec("y", (size,), "f64")
+        artifact = Artifact("pd_f", (X,), (output,), "shared_object", b"")
+        plain = [(1, replace(request_for(7.0), threads=count)) for count in threads]
+        put_through = (1, replace(plain[0][1], executions=("guard_pages",)))
+        return [len(batch) for batch in _batches(artifact, [put_through, *plain], instances)]
+
+    assert batches(10**6) == [1, 6]
+    assert batches(10**6, (1, 2, 1, 2, 5)) == [1, 2, 2, 1]
+    assert batches(5 * 10**7) == [1, 3, 3]
+    assert batches(10**9) == [1] * 7
+    assert batches(10**6, size=2 * 10**6) == [1, 2, 2, 2]
