@@ -10,9 +10,9 @@ from numeric_kernels import RUNNER, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, Measurement, RunRequest
+from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, KernelSource, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.verify import references
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import reference
@@ -91,9 +91,6 @@ def check(
 def run_reference(kind: str, text: str, inputs: Mapping[str, Array], **options: object) -> dict[str, Array]:
     """The outputs of the reference program of this kind for one set of inputs."""
     source = reference(program(text), kind, ACCURACY, CORE_DIALECT, **options)  # type: ignore[arg-type]
-    artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
-    assert isinstance(artifact, Artifact), artifact
     request = RunRequest(inputs={name: array[None] for name, array in inputs.items()})
-    [result] = execute(Job((artifact,), request, "test", trusted=True))
-    assert isinstance(result, Measurement) and result.outputs is not None, result
-    return {name: array[0] for name, array in result.outputs.items()}
+    found = references.run_reference(references.compiled(source, references.REFERENCE_FLAGS), request)
+    return {name: array[0] for name, array in found.items()}

@@ -16,13 +16,12 @@ from programs import DIALECT
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
-from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.hookspecs.types import RunRequest
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.judgement import Expected, _near
 from perfdojo_sdk.verify.reference_c import OUTCOMES, ROWS, WIDE, reference
+from perfdojo_sdk.verify.references import compiled, run_reference
 
 INF, NAN = np.inf, np.nan
 LARGEST = float(np.finfo(np.float32).max)
@@ -70,11 +69,8 @@ def judged(root: Program, any_order: bool, x: Array) -> Expected:
             split, rows = outermost_rows(root), len(x)
             given[ROWS] = np.arange(rows, dtype=np.int32).reshape(1, rows, 1)
         source = reference(root, kind, {}, DIALECT, rows=rows, split=split, any_order=any_order)
-        artifact = NativeRunner(("-O1", "-ffp-contract=off")).compile(source)
-        assert isinstance(artifact, Artifact), artifact
-        [run] = execute(Job((artifact,), RunRequest(inputs=given), "test", trusted=True))
-        assert isinstance(run, Measurement) and run.outputs is not None, run
-        found[kind] = {name: array[0] for name, array in run.outputs.items()}
+        run = run_reference(compiled(source, ("-O1", "-ffp-contract=off")), RunRequest(inputs=given))
+        found[kind] = {name: array[0] for name, array in run.items()}
     parts = (found[OUTCOMES][f"y_{part}"] for part in ("v", "e", "far", "lo", "hi"))
     return Expected(found[WIDE]["y_v"], *parts)
 

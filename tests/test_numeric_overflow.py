@@ -10,9 +10,7 @@ from numeric_checks import check
 from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
-from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
-from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.sandbox import Job, execute
+from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
 from perfdojo_sdk.verify.independent_rows import outermost_rows
 from perfdojo_sdk.verify.inputs import PASSING
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
@@ -25,6 +23,7 @@ from perfdojo_sdk.verify.reference_c import (
     ROWS,
     reference,
 )
+from perfdojo_sdk.verify.references import REFERENCE_FLAGS, compiled, run_reference
 
 LINEAR = """kernel k(x, w, b) -> y
 x f32 [12,64] heap
@@ -129,11 +128,8 @@ def outcomes(text: str, any_order: bool = False, **inputs: list[float]) -> dict[
         given[ROWS] = np.arange(count, dtype=np.int32).reshape(1, count, 1)
         options = {"rows": count, "split": split, "any_order": True}
     source = reference(root, OUTCOMES, {}, CORE_DIALECT, **options)  # type: ignore[arg-type]
-    artifact = NativeRunner(("-O2", "-ffp-contract=off")).compile(source)
-    assert isinstance(artifact, Artifact), artifact
-    [result] = execute(Job((artifact,), RunRequest(inputs=given), "test", trusted=True))
-    assert isinstance(result, Measurement) and result.outputs is not None, result
-    return {name: array[0] for name, array in result.outputs.items()}
+    found = run_reference(compiled(source, REFERENCE_FLAGS), RunRequest(inputs=given))
+    return {name: array[0] for name, array in found.items()}
 
 
 def total(size: int, epilogue: str = "s[{0}]", rows: int = 1) -> str:

@@ -1,7 +1,7 @@
 """The default packager for kernels in C: a library is one compiled file with a C header.
 
 The verified sources are compiled together, each as a unit of its own, by the runner that compiled them one by
-one.
+one. A single kernel is a library as it was verified.
 """
 
 from __future__ import annotations
@@ -37,20 +37,9 @@ class CPackager:
     """Code that is linked with them."""
 
     def package(self, name: str, kernels: Sequence[Packable], runner: Runner) -> Package | Failure:
-        units = {f"{kernel.name}.c": kernel.source.code for kernel in kernels}
         unit = self.unit
-        if unit is not None:
-            units[unit.file] = unit.code
-        comment = f"/* Links the kernels of {name} into one file; each is a unit of its own. */\n"
-        together = KernelSource(
-            symbol=name,
-            inputs=(),
-            outputs=(),
-            code=f"{comment}const int {name}_kernels = {len(kernels)};\n",
-            language=kernels[0].source.language,
-            support={**shared_support(kernels), **units},
-        )
-        artifact = runner.compile(together)
+        alone = kernels[0].source if len(kernels) == 1 and unit is None else None
+        artifact = runner.compile(alone or self._together(name, kernels))
         if isinstance(artifact, Failure):
             return artifact
         suffix = SUFFIXES.get(artifact.kind, artifact.kind)
@@ -64,6 +53,21 @@ class CPackager:
         if unit is not None:
             files.append(PackagedFile("source", f"src/{unit.file}", unit.code.encode()))
         return Package(tuple(files), artifact.toolchain)
+
+    def _together(self, name: str, kernels: Sequence[Packable]) -> KernelSource:
+        """One source that the compiler links of all kernels, and the unit beside them."""
+        units = {f"{kernel.name}.c": kernel.source.code for kernel in kernels}
+        if self.unit is not None:
+            units[self.unit.file] = self.unit.code
+        comment = f"/* Links the kernels of {name} into one file; each is a unit of its own. */\n"
+        return KernelSource(
+            symbol=name,
+            inputs=(),
+            outputs=(),
+            code=f"{comment}const int {name}_kernels = {len(kernels)};\n",
+            language=kernels[0].source.language,
+            support={**shared_support(kernels), **units},
+        )
 
 
 def shared_support(kernels: Sequence[Packable]) -> Mapping[str, str]:

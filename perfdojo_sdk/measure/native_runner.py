@@ -46,10 +46,11 @@ class NativeRunner:
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
         toolchain = self.compiler or find_toolchain()
-        files = {f"{source.symbol}.c": source.code, **source.support}
-        result = toolchain.compile(files, self.flags, self.compile_timeout_s)
-        if isinstance(result, Failure):
-            return result
+        files = (f"{source.symbol}.c", source.code), *source.support.items()
+        try:
+            result = _compiled(toolchain, files, self.flags, self.compile_timeout_s)
+        except _NotCompiled as error:
+            return error.failure
         return Artifact(
             source.symbol,
             source.inputs,
@@ -125,6 +126,22 @@ class NativeRunner:
         )
         with one_measurement_at_a_time():
             return execute(job)
+
+
+class _NotCompiled(Exception):
+    def __init__(self, failure: Failure) -> None:
+        self.failure = failure
+
+
+@lru_cache(maxsize=16)
+def _compiled(
+    toolchain: Toolchain, files: tuple[tuple[str, str], ...], flags: tuple[str, ...], timeout_s: float
+) -> Compiled:
+    """Code that was compiled; kept, since what is verified is packaged next. Failures are not kept."""
+    result = toolchain.compile(dict(files), flags, timeout_s)
+    if isinstance(result, Failure):
+        raise _NotCompiled(result)
+    return result
 
 
 def _arrays(artifact: Artifact) -> int:

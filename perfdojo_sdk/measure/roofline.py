@@ -1,17 +1,19 @@
 """The roofline: a time that no kernel with this interface and arithmetic can beat.
 
-Every input is read once and every output written once at the bandwidth of the memory in which the
-data lie, and the multiplications and additions of the initial program run at the peak of fused
-multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.) Of an input whose
-elements are chosen at run time, only what is read if all choices are equal counts.
+What is read of the inputs is read once, and what is written of the outputs written once, at the bandwidth
+of the memory in which the data lie. The multiplications and additions of the initial program run at the peak
+of fused multiply-adds. The larger of the two times binds. (Williams et al., "Roofline", 2009.) Of an input
+whose elements are chosen at run time, only what is read if all choices are equal counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import operations
+from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.lookups import lookups_in
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
@@ -20,8 +22,8 @@ from perfdojo_sdk.measure.machine import Calibration, machine
 
 def roofline(program: Program, threads: int, figures: MachineFigures) -> Bound | None:
     """The bound for a program's arithmetic, as a rule the initial one's; None without figures of memory."""
-    read = sum(_least_read(program, name) for name in program.inputs)
-    written = sum(_bytes(program, name) for name in program.outputs)
+    read = sum(_least(program, name, False) for name in program.inputs)
+    written = sum(_least(program, name, True) for name in program.outputs)
     return bound(read, written, _operations(program), threads, figures)
 
 
@@ -37,21 +39,38 @@ def bound(read: int, written: int, operations: int, threads: int, figures: Machi
     return Bound(traffic, where, "estimated", figures.calibrated)
 
 
-def _bytes(program: Program, name: str) -> int:
+def _least(program: Program, name: str, writes: bool) -> int:
+    """Bytes of an array that a call reads or writes at least: those in the boxes around its accesses.
+
+    Boxes that meet count as one around both. All run-time indices of a dimension may be equal.
+    """
     buffer = program.buffer_of[name]
-    return prod(buffer.shape) * BYTES[buffer.dtype]
+    found = [o for o in program.occurrences[buffer.name] if o.writes == writes and o.access.array == name]
+    chosen = {k for o in found for k, form in enumerate(o.access.subscripts) if lookups_in(form)}
+    boxes: list[Box] = []
+    for occurrence in found:
+        forms, guard = occurrence.access.subscripts, occurrence.statement.guard
+        ranges = [
+            (0, 0) if k in chosen else guarded_bounds(form, guard, occurrence.sizes)
+            for k, form in enumerate(forms)
+        ]
+        boxes = _with_box(boxes, tuple(ranges))
+    whole = prod(1 if k in chosen else size for k, size in enumerate(buffer.shape))
+    cells = sum(prod(max(high - low + 1, 0) for low, high in box) for box in boxes)
+    return min(cells, whole) * BYTES[buffer.dtype]
 
 
-def _least_read(program: Program, name: str) -> int:
-    """Bytes of an input that a call reads at least: all run-time indices of a dimension may be equal."""
-    buffer = program.buffer_of[name]
-    accesses = [occurrence.access.subscripts for occurrence in program.occurrences[buffer.name]]
-    if not any(lookups_in(form) for forms in accesses for form in forms):
-        return _bytes(program, name)
-    sizes = [
-        1 if any(lookups_in(forms[k]) for forms in accesses) else size for k, size in enumerate(buffer.shape)
-    ]
-    return prod(sizes) * BYTES[buffer.dtype]
+Box = tuple[tuple[int, int], ...]
+"""The least and the largest subscript in each dimension."""
+
+
+def _with_box(boxes: Sequence[Box], box: Box) -> list[Box]:
+    """The boxes and one more, joined with all that it meets."""
+    for other in boxes:
+        if all(a <= d and c <= b for (a, b), (c, d) in zip(box, other, strict=True)):
+            hull = tuple((min(a, c), max(b, d)) for (a, b), (c, d) in zip(box, other, strict=True))
+            return _with_box([each for each in boxes if each is not other], hull)
+    return [*boxes, box]
 
 
 def _traffic(

@@ -41,10 +41,14 @@ from perfdojo_sdk.measure.answer import (
 from perfdojo_sdk.measure.child import Child, Forked, Interpreted
 from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.measure.programs import run_program
 from perfdojo_sdk.measure.shared_arrays import Source, memory_file, source_of
 from perfdojo_sdk.measure.tools import signal_name
 
 _POLL_S = 0.02
+#: After a look at the child's memory and threads, the parent rests for so many times the processor time that
+#: it took, and for so many seconds at most.
+_REST, _LONGEST_REST_S = 20.0, 0.5
 #: Memory for the child's interpreter, in addition to the kernel's and its arrays'; a fork also has this
 #: process's.
 _INTERPRETER_BYTES = 256 << 20
@@ -75,8 +79,6 @@ class Job:
     last_cache_bytes: int = 32 << 20
     cpu: int | None = None
     """The one processor to run on."""
-    trusted: bool = False
-    """True for the SDK's own references: one call, without checks for cheats."""
     script: str = worker.__file__
     """The script that the child runs, with the folder as its only argument."""
     array_alignment: int = 1
@@ -136,6 +138,21 @@ def _together(job: Job, artifacts: Sequence[Artifact]) -> list[Measurement | Fai
     if len(left) < len(artifacts):
         alone |= dict(zip(left, _together(job, [artifacts[k] for k in left]), strict=True)) if left else {}
     return [alone[k] for k in range(len(artifacts))]
+
+
+def run_own(artifact: Artifact, request: RunRequest) -> Mapping[str, np.ndarray[Any, Any]] | Failure:
+    """The outputs of one of the SDK's own functions, a program of :mod:`.programs`."""
+    job = Job((artifact,), request, "")
+    _check_interfaces(job)
+    with _given(job) as inputs, _room(job, job.artifacts) as outputs:
+        arrays = [
+            *((f, at, _bytes_of(s), False) for (f, at), s in zip(inputs, artifact.inputs, strict=True)),
+            *((f, 0, _bytes_of(s), True) for f, s in zip(outputs, artifact.outputs, strict=True)),
+        ]
+        failure = run_program(artifact.content, arrays, request.timeout_s, request.memory_bytes)
+        if failure:
+            return failure
+        return {s.name: _taken(f, s) for f, s in zip(outputs, artifact.outputs, strict=True)}
 
 
 def execute_together(jobs: Sequence[Job]) -> list[list[Measurement | Failure]]:
@@ -311,7 +328,6 @@ def _write(folder: Path, job: Job, artifacts: Sequence[Artifact], channels: _Cha
                 "results": channels.outputs,
                 "pipe": channels.pipe,
                 "cpu": job.cpu,
-                "trusted": job.trusted,
                 "sets": job.sets,
                 "last_cache_bytes": job.last_cache_bytes,
                 "seed": request.seed,
@@ -352,15 +368,19 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
         if job.forks:
             own += process_tree.usage([os.getpid()], own).bytes
         begin, marks = time.perf_counter(), list[tuple[str, float]]()
-        deadline = time.monotonic() + job.request.timeout_s * kernels
+        deadline, look = time.monotonic() + job.request.timeout_s * kernels, 0.0
         try:
             while child.poll() is None:
-                if time.monotonic() > deadline:
+                now = time.monotonic()
+                if now > deadline:
                     ending.killed_for = Failure("timeout", f"no result after {job.request.timeout_s:g} s")
                     break
-                ending.killed_for = _excess(child, job.request, own)
-                if ending.killed_for:
-                    break
+                if now >= look:
+                    before = time.thread_time()
+                    ending.killed_for = _excess(child, job.request, own)
+                    if ending.killed_for:
+                        break
+                    look = now + min(_REST * (time.thread_time() - before), _LONGEST_REST_S)
                 _listen(read_end, marks)
         finally:
             ending.status = child.end()

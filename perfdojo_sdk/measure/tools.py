@@ -35,11 +35,16 @@ class Ended:
 
 
 def run_tool(
-    command: Sequence[str], folder: str | Path | None, timeout_s: float, errors: int = subprocess.STDOUT
+    command: Sequence[str],
+    folder: str | Path | None,
+    timeout_s: float,
+    errors: int = subprocess.STDOUT,
+    files: Sequence[int] = (),
 ) -> Ended | None:
     """Run a program in a folder; None when it took longer and was killed, with its descendants.
 
-    ``errors``: where they go, by default among the rest. OSError when it does not start.
+    ``errors``: where they go, by default among the rest. ``files``: those that it inherits. OSError when it
+    does not start.
     """
     # Its temporary files are in its folder, so that they are removed even if it is killed.
     place = {} if folder is None else {"TMPDIR": os.path.abspath(folder)}
@@ -52,6 +57,7 @@ def run_tool(
         stderr=errors,
         env={**os.environ, "LC_ALL": "C", **place},
         start_new_session=True,
+        pass_fds=files,
     )
     assert process.stdout
     with process.stdout as output:

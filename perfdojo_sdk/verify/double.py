@@ -13,18 +13,16 @@ import numpy as np
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import FLOAT64
-from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.running import interpreted
-from perfdojo_sdk.hookspecs.types import Failure, RunRequest
+from perfdojo_sdk.hookspecs.types import RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
-from perfdojo_sdk.measure.sandbox import Job, execute
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.reduced import statement_instances
 from perfdojo_sdk.verify.reference_c import WIDE, reference
-from perfdojo_sdk.verify.references import LARGE_FLAGS, compiled, value_of
+from perfdojo_sdk.verify.references import LARGE_FLAGS, compiled, run_reference, value_of
 
 #: Float dtypes whose arrays become f64. Floats of eight bits and less are codes, and stay.
 WIDENED = ("f32", "f16", "bf16")
@@ -52,18 +50,14 @@ def run_in_double(program: Program, inputs: Sequence[Array]) -> list[Array]:
     if statement_instances(wide) <= MOST_INTERPRETED:
         return interpreted(wide, given, FLOAT64)
     source = reference(wide, WIDE, {}, CORE_DIALECT, large=True)
-    support = tuple(sorted(source.support.items()))
-    artifact = compiled(source.symbol, source.inputs, source.outputs, source.code, support, LARGE_FLAGS)
+    artifact = compiled(source, LARGE_FLAGS)
     arrays = {
         name: a.view(CARRIER[b.dtype])[None] for name, a, b in zip(wide.given, given, buffers, strict=True)
     }
-    request = RunRequest(arrays, timeout_s=TIMEOUT_S, memory_bytes=BYTES)
-    [result] = execute(Job((artifact,), request, "reference", trusted=True))
-    if isinstance(result, Failure) or result.outputs is None:
-        raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
+    outputs = run_reference(artifact, RunRequest(arrays, timeout_s=TIMEOUT_S, memory_bytes=BYTES))
     found = []
     for name in wide.outputs:
         buffer = wide.buffer_of[name]
-        made = result.outputs[value_of(name)][0]
+        made = outputs[value_of(name)][0]
         found.append(made.astype(numpy_dtype(buffer.dtype)).reshape(buffer.shape))
     return found

@@ -20,9 +20,9 @@ from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.laws import RECIPROCAL, bounded_in_rows
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, RunRequest
-from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.sandbox import Job, execute
-from perfdojo_sdk.measure.toolchain import IN_ORDER
+from perfdojo_sdk.measure.programs import compile_program
+from perfdojo_sdk.measure.sandbox import run_own
+from perfdojo_sdk.measure.toolchain import IN_ORDER, find_toolchain
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.independent_rows import Rows, outermost_rows
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, rows_of
@@ -167,11 +167,7 @@ class References:
         if rows is not None:
             given[ROWS] = np.stack([rows] * batch)
         artifact = self.artifact(kind, batch, 0 if rows is None else len(rows))
-        request = RunRequest(given, timeout_s=_TIMEOUT_S, memory_bytes=_BYTES)
-        [result] = execute(Job((artifact,), request, "reference", trusted=True, forks=self.forks))
-        if isinstance(result, Failure) or result.outputs is None:
-            raise VerificationError("PD-V021", "the float64 reference did not run", why=str(result))
-        return result.outputs
+        return run_reference(artifact, RunRequest(given, timeout_s=_TIMEOUT_S, memory_bytes=_BYTES))
 
     def artifact(self, kind: str, batch: int, rows: int) -> Artifact:
         key = (kind, batch, rows)
@@ -192,11 +188,8 @@ class References:
                 nan_may_differ=self.nan_may_differ,
                 large=not self.small,
             )
-            support = tuple(sorted(source.support.items()))
             flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
-            self.compiled[key] = compiled(
-                source.symbol, source.inputs, source.outputs, source.code, support, flags
-            )
+            self.compiled[key] = compiled(source, flags)
         return self.compiled[key]
 
 
@@ -244,8 +237,22 @@ def _float_dtypes(program: Program) -> set[str]:
     return {dtype for dtype in cast_dtypes(program) if dtype in FLOAT_DTYPES}
 
 
+def run_reference(artifact: Artifact, request: RunRequest) -> Mapping[str, Array]:
+    """The outputs of a compiled reference; :class:`VerificationError` if it does not run."""
+    found = run_own(artifact, request)
+    if isinstance(found, Failure):
+        raise VerificationError("PD-V021", "the float64 reference did not run", why=found.detail)
+    return found
+
+
+def compiled(source: KernelSource, flags: tuple[str, ...]) -> Artifact:
+    """A reference as a program, compiled once for all the candidates that are compared with it."""
+    support = tuple(sorted(source.support.items()))
+    return _compiled(source.symbol, source.inputs, source.outputs, source.code, support, flags)
+
+
 @lru_cache(64)
-def compiled(
+def _compiled(
     symbol: str,
     inputs: tuple[ArraySpec, ...],
     outputs: tuple[ArraySpec, ...],
@@ -253,11 +260,10 @@ def compiled(
     support: tuple[tuple[str, str], ...],
     flags: tuple[str, ...],
 ) -> Artifact:
-    """A reference, compiled once for all the candidates that are compared with it."""
-    source = KernelSource(symbol, inputs, outputs, code, support=dict(support))
-    made = NativeRunner(flags).compile(source)
+    source, toolchain = KernelSource(symbol, inputs, outputs, code, support=dict(support)), find_toolchain()
+    made = compile_program(source, toolchain, flags)
     if isinstance(made, Failure) and _NATIVE in flags:
-        made = NativeRunner(tuple(flag for flag in flags if flag != _NATIVE)).compile(source)
+        made = compile_program(source, toolchain, tuple(flag for flag in flags if flag != _NATIVE))
     if isinstance(made, Failure):
         raise VerificationError("PD-V021", "the float64 reference does not compile", why=made.detail)
     return made

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
+from math import prod
 from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
 
 from perfdojo_sdk.hookspecs.abilities import RunsSets, RunsTogether, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, Runner, RunRequest
+from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.sets import run_as_sets
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
-#: Statement instances, and bytes of inputs, up to which plain calls share a child process.
-_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**6, 1 << 26
+#: Statement instances, and bytes of inputs and outputs, up to which plain calls share a child process.
+_TOGETHER_INSTANCES, _TOGETHER_BYTES = 3 * 10**8, 1 << 26
 
 #: A request that was started: what will hold its answer, and where in it.
 Run = tuple[Future[Any], int]
@@ -45,7 +49,7 @@ def start_runs(
         batches = [[k for k, (sets, _) in enumerate(requests) if sets == 1]]
         batches += [[k] for k, (sets, _) in enumerate(requests) if sets > 1]
     else:
-        batches = _batches(requests, instances) if several else [[k] for k in range(len(requests))]
+        batches = _batches(artifact, requests, instances) if several else [[k] for k in range(len(requests))]
     runs: dict[int, Run] = {}
     for batch in filter(None, batches):
         sets, request = requests[batch[0]]
@@ -63,15 +67,18 @@ def start_runs(
     return [runs[k] for k in range(len(requests))]
 
 
-def _batches(requests: Sequence[tuple[int, RunRequest]], instances: int) -> list[list[int]]:
+def _batches(
+    artifact: Artifact, requests: Sequence[tuple[int, RunRequest]], instances: int
+) -> list[list[int]]:
     """Numbers of the requests that one child can answer: plain ones with equal numbers of threads, as many as
     do not take long."""
     most = _TOGETHER_INSTANCES // max(2 * instances, 1)
+    results = sum(np.dtype(CARRIER[spec.dtype]).itemsize * prod(spec.shape) for spec in artifact.outputs)
     found: list[list[int]] = []
     open_: dict[int, list[int]] = {}
     for k, (sets, request) in enumerate(requests):
         assert request.inputs is not None
-        size = 2 * sum(array.nbytes for array in request.inputs.values())
+        size = 2 * (results + sum(array.nbytes for array in request.inputs.values()))
         plain = sets == 1 and not request.executions
         batch = open_.get(request.threads) if plain else None
         if batch is None or len(batch) >= min(most, _TOGETHER_BYTES // max(size, 1)):
