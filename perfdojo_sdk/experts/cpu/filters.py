@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered
+from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered, is_contraction
 from perfdojo_sdk.experts.cpu.contractions import Plan, map_to_hardware, plans, play_contraction
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, move_inward
+from perfdojo_sdk.experts.cpu.parts import replay
+from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import split
 from perfdojo_sdk.experts.cpu.windows import Windows
 from perfdojo_sdk.experts.steps import neighbour, separate
@@ -51,7 +54,24 @@ class _Filter:
 
 
 def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
-    """The game by fewer products; none when the program is no such filter."""
+    """The game by fewer products; none when the program is no such filter. Steps on its results follow as
+    nests of their own."""
+    first, rest = root.body[:1], root.body[1:]
+    if not rest:
+        return _filtered(root, rules, target)
+    filtered = _filtered(part(root, first), rules, target) if is_contraction(root, rules) else []
+    if not filtered:
+        return []
+    play = Play(root, rules, rules.most)
+    try:
+        for trace in (filtered[0].trace, play_rows(part(root, rest), rules, target)[0].trace):
+            replay(play, trace)
+    except MoveError:
+        return []
+    return [play]
+
+
+def _filtered(root: Program, rules: Rules, target: Target) -> list[Play]:
     whole = gathered(root, rules)
     found = _find(whole[0].program, whole[1], target) if whole else None
     if whole is None or found is None:
@@ -238,8 +258,8 @@ class _Game:
         play, found = self.moves, self.found
         rows = split(play, chain(play, whole)[found.outputs], OUTPUTS)
         parts = cut(play, rows[1], [1] * OUTPUTS)
-        for part in reversed(parts[1:]):
-            separate(play, part, whole)
+        for piece in reversed(parts[1:]):
+            separate(play, piece, whole)
         zeros = [s for s in play.statements() if s.target.array == self.array and not s.accumulate]
         for statement in (*zeros, *self._outputs):
             nest = [scope.id for scope in play.around(statement.id)]
