@@ -254,6 +254,23 @@ def test_padding_stands_in_the_kernel_of_its_convolution(target: Target) -> None
     assert bits(made) == bits(graph)
 
 
+def test_padding_stands_beside_windows(target: Target) -> None:
+    """A kernel takes one sum of them, and no contraction before."""
+    b = Builder()
+    x = b.input("x", (1, 2, 4, 4), "f32")
+    narrow = convolutions.conv(b, x, weights(b, 3, 2, 1, 1), None, [], [], [], "", 1)
+    depthwise = convolutions.conv(
+        b, elementwise.relu(b, narrow), weights(b, 3, 1, 3, 3), None, [], [], [1] * 4, "", 3
+    )
+    whole = movement.pad_constant(b, elementwise.relu(b, depthwise), [0, 0, 1, 1], [0, 0, 1, 1], None)
+    y = pooling.average_pool(b, whole, windows.axes((6, 6), [3, 3], [1, 1], [], [], ""), True)
+    graph = b.graph({"y": y})
+    made = fused(graph, plan_fusion(graph, target))
+    first, second, *_, last = texts(made)
+    assert (first, last) == ("conv2d_relu", "pad_average_pool") and second.startswith("pad_conv2d")
+    assert bits(made) == bits(graph)
+
+
 def pooled(b: Builder) -> Value:
     x = elementwise.relu(b, b.input("x", (1, 2, 4, 4), "f32"))
     return pooling.average_pool(b, x, pooling.global_axes(x), False)

@@ -42,7 +42,12 @@ class Role(Enum):
     ROWS = "rows that are reduced"
     BORDER = "a copy with a border"
     ANCHOR = "a contraction"
-    OTHER = "windows, transposes, scans, quotients or run-time indices"
+    WINDOW = "sums of windows"
+    OTHER = "transposes, scans, quotients or run-time indices"
+
+
+#: Roles that a kernel takes once: they read elements again and again.
+SUMS = (Role.ANCHOR, Role.WINDOW)
 
 
 @dataclass(frozen=True)
@@ -125,8 +130,8 @@ class _Planner:
                     yield self.makers[home], k, home
 
     def _bordered(self, one: int, other: int, home: str) -> bool:
-        """True if an edge leads from a copy with a border to a contraction that alone reads it."""
-        if (self.roles[one], self.roles[other]) != (Role.BORDER, Role.ANCHOR):
+        """True if an edge leads from a copy with a border to the only sum that reads it."""
+        if self.roles[one] is not Role.BORDER or self.roles[other] not in SUMS:
             return False
         return home not in read_outside(self.graph, frozenset([one, other]))
 
@@ -157,19 +162,15 @@ class _Planner:
         """The reason why the roles at both ends do not fit together."""
         before, after = self.roles[one], self.roles[other]
         for role, k in ((before, one), (after, other)):
-            if role is Role.OTHER:
+            if role in (Role.WINDOW, Role.OTHER) and not self._bordered(one, other, home):
                 return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
         if after is Role.ANCHOR and not self._bordered(one, other, home):
             return "the contraction uses each element again and again, and reads it from memory"
         roles = [self.roles[k] for g in {self.group[one], self.group[other]} for k in self.members[g]]
-        if Role.ANCHOR in roles and Role.ROWS in roles:
+        sums = sum(role in SUMS for role in roles)
+        if sums and Role.ROWS in roles:
             return "a reduction waits for whole rows, and the contraction makes tiles of them"
-        if roles.count(Role.ANCHOR) > 1:
-            return "a kernel takes one contraction"
-        anchors = [
-            k for g in (one, other) for k in self.members[self.group[g]] if self.roles[k] is Role.ANCHOR
-        ]
-        return "a kernel takes one anchor" if len(anchors) > 1 else ""
+        return "a kernel takes one contraction" if sums > 1 else ""
 
     def _unfit(self, first: int, second: int, home: str) -> str:
         """The reason why two groups are no good kernel."""
@@ -185,7 +186,7 @@ class _Planner:
             return apart.why
         if len(made.inputs) + len(made.outputs) > MOST_ARRAYS:
             return f"the kernel would have more than {MOST_ARRAYS} arrays"
-        return self._known(made.program, any(self.roles[k] is Role.ANCHOR for k in members))
+        return self._known(made.program, any(self.roles[k] in SUMS for k in members))
 
     def _known(self, program: Program, anchored: bool) -> str:
         if program.text not in self.verdicts:
@@ -223,7 +224,7 @@ def role_of(program: Program, target: Target) -> Role:
     if kinds & {Kind.SCAN, Kind.GATHER, Kind.TRANSPOSE}:
         return Role.OTHER
     if Kind.WINDOW in kinds:
-        return Role.OTHER
+        return Role.WINDOW
     if Kind.CONTRACTION in kinds:
         return Role.ANCHOR
     return Role.ROWS if Kind.REDUCTION in kinds else Role.STEPS

@@ -56,16 +56,22 @@ class _Filter:
 def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
     """The game by fewer products; none when the program is no such filter. Steps on its results follow as
     nests of their own."""
-    first, rest = root.body[:1], root.body[1:]
-    if not rest:
-        return _filtered(root, rules, target)
-    filtered = _filtered(part(root, first), rules, target) if is_contraction(root, rules) else []
-    if not filtered:
-        return []
-    play = Play(root, rules, rules.most)
+    plays = _filtered(root, rules, target)
+    if plays or len(root.body) == 1 or not is_contraction(root, rules):
+        return plays
+    for at in range(len(root.body) - 1, 0, -1):
+        filtered = _filtered(part(root, root.body[:at]), rules, target)
+        if filtered:
+            return _followed(root, filtered[0], part(root, root.body[at:]), target)
+    return []
+
+
+def _followed(root: Program, first: Play, rest: Program, target: Target) -> list[Play]:
+    """The game of the first nests and that of the others, on the whole program."""
+    play = Play(root, first.rules, first.most)
     try:
-        for trace in (filtered[0].trace, play_rows(part(root, rest), rules, target)[0].trace):
-            replay(play, trace)
+        for played in (first, play_rows(rest, first.rules, target)[0]):
+            replay(play, played.trace)
     except MoveError:
         return []
     return [play]
