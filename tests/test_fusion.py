@@ -24,6 +24,7 @@ from perfdojo_sdk.graph.operators import (
     normalisations,
     pooling,
     reductions,
+    windows,
 )
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined, without_dead_nodes, without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
