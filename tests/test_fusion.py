@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.graph.borders import Border, border_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.folding import folded
 from perfdojo_sdk.graph.graph import Graph, Value
@@ -270,6 +271,33 @@ def test_padding_stands_beside_windows(target: Target) -> None:
     first, second, *_, last = texts(made)
     assert (first, last) == ("conv2d_relu", "pad_average_pool") and second.startswith("pad_conv2d")
     assert bits(made) == bits(graph)
+
+
+def test_a_border_of_mostly_nothing_is_not_copied() -> None:
+    """Windows far apart meet few elements of it; conditions say which."""
+    b = Builder()
+    x = b.input("x", (1, 1, 3, 3), "f32")
+    far = [10**9, 10**9]
+    y = convolutions.conv(b, x, weights(b, 1, 1, 1, 1), None, far, [1, 1], far * 2, "", 1)
+    graph = b.graph({"y": y})
+    assert texts(graph) == ["conv2d"] and y.shape == (1, 1, 3, 3)
+    assert np.count_nonzero(run_graph(graph, {"x": np.ones((1, 1, 3, 3), np.float32)})[0]) == 1
+
+
+def test_what_is_no_border() -> None:
+    b = Builder()
+    x, number = b.input("x", (3, 4), "f32"), b.input("number", (), "f32")
+    made = [
+        movement.pad_constant(b, x, [1, 0], [0, 2], None),
+        movement.pad_constant(b, x, [1, 0], [0, -1], None),
+        movement.pad_constant(b, x, [-1, 0], [0, 2], None),
+        movement.pad_constant(b, x, [1, 0], [0, 2], number),
+        movement.concat(b, [x, x], 0),
+        elementwise.relu(b, x),
+    ]
+    graph = b.graph({value.name: value for value in made})
+    found = [border_of(node.program) for node in graph.nodes]
+    assert found == [Border(0.0, (1, 0)), *[None] * 5]
 
 
 def pooled(b: Builder) -> Value:
