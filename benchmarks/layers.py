@@ -29,7 +29,7 @@ def _layer(
     positive: str = "",
     **attributes: Any,
 ) -> KernelCase:
-    """What a node of ONNX becomes, as one kernel, beside ``function``, which takes PyTorch's functional
+    """One kernel that does all of a node of ONNX, beside ``function``, which takes PyTorch's functional
     module and the inputs by name. ``positive``: letters of inputs without negative numbers."""
     from onnx import TensorProto, helper
 

@@ -242,7 +242,7 @@ def shared(b: Builder) -> Value:
 
 
 def test_padding_stands_in_the_kernel_of_its_convolution(target: Target) -> None:
-    """With the steps before it, unless those belong to the convolution before."""
+    """The steps before it are there, too, unless those belong to the convolution before."""
     b = Builder()
     x = elementwise.relu(b, b.input("x", (1, 2, 5, 5), "f32"))
     first = elementwise.relu(b, padded(b, elementwise.function(b, "exp", x)))
