@@ -269,11 +269,11 @@ def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:
 
 @pytest.mark.parametrize(("number", "sites"), [(0, 1), (1, 0)])
 def test_an_image_may_be_padded_by_a_node_of_its_own(number: int, sites: int) -> None:
-    """Zeros are the zero point of the image; other numbers are not."""
+    """Zeros are the zero point of the image; a number that is read is not."""
     x = drawn("uint8", (1, 4, 4, 3))
     nodes = [
         helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["xf"]),
-        helper.make_node("Pad", ["xf", "pads", "number"], ["p"]),
+        helper.make_node("Pad", ["xf", "pads", *["number"] * number], ["p"]),
         helper.make_node("DequantizeLinear", ["w", "sw"], ["wf"], axis=0),
         helper.make_node("Conv", ["p", "wf"], ["y"]),
     ]
