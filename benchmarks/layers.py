@@ -2,10 +2,10 @@
 
     python benchmarks/layers.py [--threads 1] [--rounds 5] [--only conv] [--compile] [--json]
 
-Each layer is one ONNX node, lowered to one kernel, planned by the target's expert, compiled, and timed beside
-PyTorch's function; both take turns. A ratio is the median over the rounds of peer / ours in the same round;
-the peer is the better of eager and, with ``--compile``, ``torch.compile``. Times are measured, warm. Nothing
-is verified here but that results agree.
+Each layer is one ONNX node, lowered to one kernel (with the copy that pads its image), planned by the
+target's expert, compiled, and timed beside PyTorch's function; both take turns. A ratio is the median over
+the rounds of peer / ours in the same round; the peer is the better of eager and, with ``--compile``,
+``torch.compile``. Times are measured, warm. Nothing is verified here but that results agree.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ def _layer(
     positive: str = "",
     **attributes: Any,
 ) -> KernelCase:
-    """The only kernel that a node of ONNX becomes, beside ``function``, which takes PyTorch's functional
+    """One kernel that does all of a node of ONNX, beside ``function``, which takes PyTorch's functional
     module and the inputs by name. ``positive``: letters of inputs without negative numbers."""
     from onnx import TensorProto, helper
 
+    from perfdojo_sdk.graph.passes import with_groups_joined
     from perfdojo_sdk.onnx import lower
 
     node = helper.make_node(operator, list(inputs), ["y"], **attributes)
@@ -41,7 +42,7 @@ def _layer(
     graph = helper.make_graph([node], "layer", given, [result])
     lowered = lower(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])).graph
     assert lowered, "every layer has a rule"
-    (kernel,) = lowered.nodes
+    (kernel,) = with_groups_joined(lowered, [range(len(lowered.nodes))]).nodes
     homes = [lowered.home(value) for value in kernel.inputs]
     name_of = dict(zip(kernel.program.inputs, homes, strict=True))
     shapes = {array: kernel.program.buffer_of[array].shape for array in name_of}

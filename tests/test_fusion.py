@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.graph.borders import Border, border_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.folding import folded
 from perfdojo_sdk.graph.graph import Graph, Value
@@ -24,6 +25,7 @@ from perfdojo_sdk.graph.operators import (
     normalisations,
     pooling,
     reductions,
+    windows,
 )
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined, without_dead_nodes, without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
@@ -225,10 +227,77 @@ def test_a_layer_is_three_kernels_with_bytes_and_times(target: Target) -> None:
     }
 
 
-def padded(b: Builder) -> Value:
-    x = b.input("x", (1, 2, 5, 5), "f32")
-    y = convolutions.conv(b, x, weights(b, 3, 2, 3, 3), None, [1, 1], [1, 1], [1, 1, 1, 1], "NOTSET", 1)
-    return elementwise.relu(b, y)
+def padded(b: Builder, x: Value) -> Value:
+    w = weights(b, 3, x.shape[1], 3, 3)
+    return convolutions.conv(b, x, w, None, [1, 1], [1, 1], [1, 1, 1, 1], "NOTSET", 1)
+
+
+def shared(b: Builder) -> Value:
+    """A copy with a border that two sums read."""
+    x = movement.pad_constant(b, b.input("x", (1, 2, 3, 3), "f32"), [0, 0, 1, 1], [0, 0, 1, 1], None)
+    one, other = (
+        convolutions.conv(b, x, weights(b, 3, 2, 3, 3), None, [1, 1], [1, 1], [0] * 4, "", 1) for _ in "ab"
+    )
+    return add(b, one, other)
+
+
+def test_padding_stands_in_the_kernel_of_its_convolution(target: Target) -> None:
+    """The steps before it are there, too, unless those belong to the convolution before."""
+    b = Builder()
+    x = elementwise.relu(b, b.input("x", (1, 2, 5, 5), "f32"))
+    first = elementwise.relu(b, padded(b, elementwise.function(b, "exp", x)))
+    last = padded(b, elementwise.relu(b, add(b, padded(b, first), first)))
+    graph = b.graph({"y": last})
+    plan = plan_fusion(graph, target)
+    made = fused(graph, plan)
+    assert texts(made) == ["relu_exp_pad_conv2d_relu", "pad_conv2d_add_relu", "pad_conv2d"]
+    assert sum(e.why == "the copy is made beside its only reader" for e in plan.edges) == 3
+    assert not any(leaf.statement.guard for n in made.nodes for t in n.program.body for leaf in t.leaves)
+    assert bits(made) == bits(graph)
+
+
+def test_padding_stands_beside_windows(target: Target) -> None:
+    """A kernel takes one sum of them, and no contraction before."""
+    b = Builder()
+    x = b.input("x", (1, 2, 4, 4), "f32")
+    narrow = convolutions.conv(b, x, weights(b, 3, 2, 1, 1), None, [], [], [], "", 1)
+    depthwise = convolutions.conv(
+        b, elementwise.relu(b, narrow), weights(b, 3, 1, 3, 3), None, [], [], [1] * 4, "", 3
+    )
+    whole = movement.pad_constant(b, elementwise.relu(b, depthwise), [0, 0, 1, 1], [0, 0, 1, 1], None)
+    y = pooling.average_pool(b, whole, windows.axes((6, 6), [3, 3], [1, 1], [], [], ""), True)
+    graph = b.graph({"y": y})
+    made = fused(graph, plan_fusion(graph, target))
+    first, second, *_, last = texts(made)
+    assert (first, last) == ("conv2d_relu", "pad_average_pool") and second.startswith("pad_conv2d")
+    assert bits(made) == bits(graph)
+
+
+def test_a_border_of_mostly_nothing_is_not_copied() -> None:
+    """Windows far apart meet few elements of it; conditions say which."""
+    b = Builder()
+    x = b.input("x", (1, 1, 3, 3), "f32")
+    far = [10**9, 10**9]
+    y = convolutions.conv(b, x, weights(b, 1, 1, 1, 1), None, far, [1, 1], far * 2, "", 1)
+    graph = b.graph({"y": y})
+    assert texts(graph) == ["conv2d"] and y.shape == (1, 1, 3, 3)
+    assert np.count_nonzero(run_graph(graph, {"x": np.ones((1, 1, 3, 3), np.float32)})[0]) == 1
+
+
+def test_what_is_no_border() -> None:
+    b = Builder()
+    x, number = b.input("x", (3, 4), "f32"), b.input("number", (), "f32")
+    made = [
+        movement.pad_constant(b, x, [1, 0], [0, 2], None),
+        movement.pad_constant(b, x, [1, 0], [0, -1], None),
+        movement.pad_constant(b, x, [-1, 0], [0, 2], None),
+        movement.pad_constant(b, x, [1, 0], [0, 2], number),
+        movement.concat(b, [x, x], 0),
+        elementwise.relu(b, x),
+    ]
+    graph = b.graph({value.name: value for value in made})
+    found = [border_of(node.program) for node in graph.nodes]
+    assert found == [Border(0.0, (1, 0)), *[None] * 5]
 
 
 def pooled(b: Builder) -> Value:
@@ -275,7 +344,7 @@ def many(b: Builder) -> Value:
 @pytest.mark.parametrize(
     ("make", "reason"),
     [
-        (padded, "conditions of padding cut the contraction apart"),
+        (shared, "uses each element again and again"),
         (pooled, "planned alone|not the order|columns"),
         (turned, "planned alone|not the order"),
         (columns, "through columns|not the order"),
@@ -352,7 +421,10 @@ def test_scales_of_sums_are_folded_into_weights(make: Callable[[Builder], Value]
     b = Builder()
     graph = b.graph({"y": make(b)})
     less, folds = folded(graph)
-    assert len(less.nodes) == 1 and [f.law for f in folds] == ["scales of sums"] * count
+    assert (
+        len(texts(less)) == 1 + ("pad" in texts(less))
+        and [f.law for f in folds] == ["scales of sums"] * count
+    )
     x = {"x": np.random.default_rng(3).standard_normal(graph.inputs[0].shape).astype(np.float32)}
     [one], [other] = run_graph(graph, x), run_graph(less, x)
     assert one.tobytes() != other.tobytes() and np.allclose(one, other, rtol=1e-5, atol=1e-5)

@@ -267,6 +267,26 @@ def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:
                              None, True)[1] == ()  # fmt: skip
 
 
+@pytest.mark.parametrize(("number", "sites"), [(0, 1), (1, 0)])
+def test_an_image_may_be_padded_by_a_node_of_its_own(number: int, sites: int) -> None:
+    """Zeros are the zero point of the image; a number that is read is not."""
+    x = drawn("uint8", (1, 4, 4, 3))
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "sx", "zx"], ["xf"]),
+        helper.make_node("Pad", ["xf", "pads", *["number"] * number], ["p"]),
+        helper.make_node("DequantizeLinear", ["w", "sw"], ["wf"], axis=0),
+        helper.make_node("Conv", ["p", "wf"], ["y"]),
+    ]
+    graph = graph_of(
+        nodes, x, "y", w=drawn("int8", (5, 4, 3, 3)), sw=scales(5), sx=np.float32(0.1), zx=np.uint8(7),
+        pads=np.array([0, 0, 2, 1, 0, 0, 0, 1]), number=np.float32(number),
+    )  # fmt: skip
+    made, folds = with_integer_sums(graph, BYTES, True)
+    assert len(folds) == sites
+    meant, found = run_graph(graph, {"x": x})[0], run_graph(made, {"x": x})[0]
+    np.testing.assert_allclose(found, meant, rtol=1e-5, atol=1e-3)
+
+
 PART = """kernel part(x, w) -> y
 x i16 [3,4] heap
 w i16 [4,COLUMNS] heap

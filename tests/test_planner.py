@@ -328,6 +328,32 @@ def test_a_function_of_what_a_loop_changes_is_no_fixed_one() -> None:
     assert not hoist_functions(Play(root, RULES), TARGET)
 
 
+LAYER = """kernel layer(x, w, v) -> y
+x f32 [12,4,4] heap
+w f32 [64,12,3,3] heap
+v f32 [64] heap
+p f32 [12,6,6] heap
+t f32 [64,4,4] heap
+y f32 [64,4,4] heap
+
+12 6 6 p[{0},{1},{2}] = 0
+12 4 4 p[{0},{1}+1,{2}+1] = x[{0},{1},{2}]
+64 4 4
+| t[{0},{1},{2}] = 0
+| 12 3 3 t[{0},{1},{2}] += p[{3},{1}+{4},{2}+{5}] * w[{0},{3},{4},{5}]
+64 4 4 y[{0},{1},{2}] = max(t[{0},{1},{2}] / sqrt(v[{0}]), 0)
+"""
+
+
+def test_what_steps_compute_once_stands_before_their_contraction() -> None:
+    """The square roots; so the steps are neighbours of the sum, and finished in its tiles."""
+    found = planned(LAYER)
+    assert [d.choice for d in found.decisions if d.rule == "parts"] == ["rows", "contraction"]
+    (game,) = found.games
+    assert len(game.moves) < 80 and "t" not in game.program.buffer_of
+    assert passes(game)
+
+
 def test_factors_of_a_product_get_names() -> None:
     """A constant is multiplied once, what is computed from elements before the nest; the rest is tiled."""
     found = planned(SCALED)

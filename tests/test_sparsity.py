@@ -83,12 +83,12 @@ PRODUCTS: dict[str, tuple[Callable[[Builder, Value], Value], tuple[int, ...], li
     "a padded window": (
         lambda b, x: conv(b, x, weights(b, 32, 16, 3, 3), weights(b, 32, kept=1), pads=(1, 1, 1, 1)),
         (2, 16, 3, 4),
-        ["operand", "sparse", "result"],
+        ["pad", "operand", "sparse", "result"],
     ),
     "a window with strides": (
         lambda b, x: conv(b, x, regular(b, 32, 32, 5), strides=(2,), dilations=(2,), pads=(3, 1)),
         (1, 32, 35),
-        ["operand", "sparse"],
+        ["pad", "operand", "sparse"],
     ),
 }
 

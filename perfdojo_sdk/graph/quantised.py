@@ -6,7 +6,7 @@ their programs say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
@@ -17,6 +17,7 @@ from perfdojo_sdk.core.dtypes import integer_bounds
 from perfdojo_sdk.core.expression import Access, Cast, Expression, Literal, Read, performs
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
+from perfdojo_sdk.graph.borders import border_of
 from perfdojo_sdk.graph.folding import Line, Steps, line_of, same_places, steps_of
 from perfdojo_sdk.graph.graph import Array, Graph, Node
 
@@ -84,6 +85,15 @@ class Result:
     dtype: str = "i32"
     exact: bool = True
     """False if floats are rounded at other places than those of the graph."""
+
+
+@dataclass(frozen=True)
+class _Inside:
+    """A reading of a value, and the conditions under which it is done."""
+
+    value: str
+    access: Access
+    guard: tuple[AffineExpr, ...] = ()
 
 
 class Reader:
@@ -199,19 +209,40 @@ class Reader:
         for one, other in (reads, reads[::-1]):
             if one.access.array not in bound or other.access.array not in bound:
                 return None
-            weights, image = self.weights(bound[other.access.array]), self.numbers(bound[one.access.array])
+            inside = self._inside_of_border(bound[one.access.array], one.access, sizes)
+            weights, image = self.weights(bound[other.access.array]), self.numbers(inside.value)
             if weights is None or image is None or self._unfit(image, weights, step.dtype):
                 continue
             known, bias = self._bias(node, start, step.target)
             if not known:
                 continue
-            shape = self.graph.values[bound[one.access.array]].shape
+            shape = self.graph.values[inside.value].shape
             at = start.value.access.subscripts[0] if isinstance(start.value, Read) else None
             return Sum(
-                node, image, weights, step.target, one.access, other.access, tuple(sizes), step.guard,
-                shape, tuple(node.program.buffer_of[step.target.array].shape), bias, at, step.dtype == "f32",
+                node, image, weights, step.target, inside.access, other.access, tuple(sizes),
+                (*step.guard, *inside.guard), shape, tuple(node.program.buffer_of[step.target.array].shape),
+                bias, at, step.dtype == "f32",
             )  # fmt: skip
         return None
+
+    def _inside_of_border(self, name: str, access: Access, sizes: Sequence[int]) -> _Inside:
+        """A reading of an array that has zeros around it as one of the array inside of them, under conditions
+        where it may lie in the border."""
+        maker = self.makers.get(name)
+        border = border_of(maker.program) if maker is not None else None
+        if maker is None or border is None or border.number:
+            return _Inside(name, access)
+        value = maker.inputs[0]
+        moved = [
+            form.plus(AffineExpr.of({}, -begin))
+            for form, begin in zip(access.subscripts, border.begins, strict=True)
+        ]
+        guard = []
+        for form, size in zip(moved, self.graph.values[value].shape, strict=True):
+            low, high = form.bounds(sizes)
+            guard += [form] if low < 0 else []
+            guard += [AffineExpr.of({}, size - 1).plus(form, -1)] if high >= size else []
+        return _Inside(value, Access(access.array, tuple(moved)), tuple(guard))
 
     def _unfit(self, image: Numbers, weights: Weights, dtype: str) -> bool:
         """True if these factors are no bytes with one zero point and one scale for an image."""

@@ -1,10 +1,11 @@
 """The decision which kernels of a graph become one: for each edge a verdict with its reason and numbers.
 
-A kernel takes at most one contraction with what is done to each of its results; or rows that are reduced (a
-normalisation, a softmax) with what is done to their elements before and after; or a chain of element-wise
-steps. An edge is worth joining if the array on it then stays in registers or near the core, so that its bytes
-are neither written nor read again. That is so when both kernels walk through it in one order: then the
-target's expert joins their loops, and nothing else becomes slower. Where it would not, the edge stays.
+A kernel takes at most one contraction with what is done to each of its results, and a copy with a border of
+what it reads, with what is done to the elements of that before; or rows that are reduced (a normalisation, a
+softmax) with what is done to their elements before and after; or a chain of element-wise steps. An edge is
+worth joining if the array on it then stays in registers or near the core, so that its bytes are neither
+written nor read again. That is so when both kernels walk through it in one order: then the target's expert
+joins their loops, and nothing else becomes slower. Where it would not, the edge stays.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.planner import way_of
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.graph.borders import border_of
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.joining import Apart, joined
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
@@ -29,14 +31,23 @@ MOST_STATEMENTS = 24
 #: Most arrays of its interface: more streams than a core follows.
 MOST_ARRAYS = 16
 
+#: Why kernels are one.
+IN_ORDER, BESIDE = "both walk through it in one order", "the copy is made beside its only reader"
+
 
 class Role(Enum):
     """The part that a kernel can take in a larger one."""
 
     STEPS = "element-wise steps"
     ROWS = "rows that are reduced"
+    BORDER = "a copy with a border"
     ANCHOR = "a contraction"
-    OTHER = "windows, transposes, scans, quotients or run-time indices"
+    WINDOW = "sums of windows"
+    OTHER = "transposes, scans, quotients or run-time indices"
+
+
+#: Roles that a kernel takes once: they read elements again and again.
+SUMS = (Role.ANCHOR, Role.WINDOW)
 
 
 @dataclass(frozen=True)
@@ -99,12 +110,16 @@ class _Planner:
 
     def plan(self) -> FusionPlan:
         found = list(self._edges())
+        for edge in found:
+            if self._bordered(*edge):
+                self._try(*edge)  # before the copy goes to the kernel that it reads
         reasons = {edge: self._try(*edge) for edge in found}
         edges = []
         for (one, other, home), reason in reasons.items():
             together = self.group[one] == self.group[other]
-            why = "both walk through it in one order" if together else reason
-            edges.append(self._edge(one, other, home, together, why))
+            if together:
+                reason = BESIDE if self._bordered(one, other, home) else IN_ORDER
+            edges.append(self._edge(one, other, home, together, reason))
         groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
         return FusionPlan(tuple(sorted(groups)), tuple(edges))
 
@@ -113,6 +128,12 @@ class _Planner:
             for home in dict.fromkeys(map(self.graph.home, node.inputs)):
                 if home in self.makers:
                     yield self.makers[home], k, home
+
+    def _bordered(self, one: int, other: int, home: str) -> bool:
+        """True if an edge leads from a copy with a border to the only sum that reads it."""
+        if self.roles[one] is not Role.BORDER or self.roles[other] not in SUMS:
+            return False
+        return home not in read_outside(self.graph, frozenset([one, other]))
 
     def _edge(self, one: int, other: int, home: str, together: bool, why: str) -> Edge:
         alone = home not in read_outside(self.graph, self.members[self.group[one]] | {other})
@@ -127,7 +148,7 @@ class _Planner:
         first, second = self.group[one], self.group[other]
         if first == second:
             return ""
-        reason = self._mismatch(one, other) or self._unfit(first, second, home)
+        reason = self._mismatch(one, other, home) or self._unfit(first, second, home)
         if reason:
             return reason
         union = self.members.pop(first) | self.members.pop(second)
@@ -137,23 +158,19 @@ class _Planner:
             self.group[k] = place
         return ""
 
-    def _mismatch(self, one: int, other: int) -> str:
+    def _mismatch(self, one: int, other: int, home: str) -> str:
         """The reason why the roles at both ends do not fit together."""
         before, after = self.roles[one], self.roles[other]
         for role, k in ((before, one), (after, other)):
-            if role is Role.OTHER:
+            if role in (Role.WINDOW, Role.OTHER) and not self._bordered(one, other, home):
                 return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
-        if after is Role.ANCHOR:
+        if after is Role.ANCHOR and not self._bordered(one, other, home):
             return "the contraction uses each element again and again, and reads it from memory"
         roles = [self.roles[k] for g in {self.group[one], self.group[other]} for k in self.members[g]]
-        if Role.ANCHOR in roles and Role.ROWS in roles:
+        sums = sum(role in SUMS for role in roles)
+        if sums and Role.ROWS in roles:
             return "a reduction waits for whole rows, and the contraction makes tiles of them"
-        if roles.count(Role.ANCHOR) > 1:
-            return "a kernel takes one contraction"
-        anchors = [
-            k for g in (one, other) for k in self.members[self.group[g]] if self.roles[k] is Role.ANCHOR
-        ]
-        return "a kernel takes one anchor" if len(anchors) > 1 else ""
+        return "a kernel takes one contraction" if sums > 1 else ""
 
     def _unfit(self, first: int, second: int, home: str) -> str:
         """The reason why two groups are no good kernel."""
@@ -169,7 +186,7 @@ class _Planner:
             return apart.why
         if len(made.inputs) + len(made.outputs) > MOST_ARRAYS:
             return f"the kernel would have more than {MOST_ARRAYS} arrays"
-        return self._known(made.program, any(self.roles[k] is Role.ANCHOR for k in members))
+        return self._known(made.program, any(self.roles[k] in SUMS for k in members))
 
     def _known(self, program: Program, anchored: bool) -> str:
         if program.text not in self.verdicts:
@@ -198,6 +215,8 @@ class _Planner:
 
 def role_of(program: Program, target: Target) -> Role:
     """The part that a kernel can take, by the kinds of its statements."""
+    if border_of(program) is not None:
+        return Role.BORDER
     kinds = {kind for facts in facts_of(program, target) for kind in facts.kinds}
     statements = [leaf.statement for node in program.body for leaf in node.leaves]
     if any(statement.lookups for statement in statements):
@@ -205,7 +224,7 @@ def role_of(program: Program, target: Target) -> Role:
     if kinds & {Kind.SCAN, Kind.GATHER, Kind.TRANSPOSE}:
         return Role.OTHER
     if Kind.WINDOW in kinds:
-        return Role.OTHER
+        return Role.WINDOW
     if Kind.CONTRACTION in kinds:
         return Role.ANCHOR
     return Role.ROWS if Kind.REDUCTION in kinds else Role.STEPS
@@ -215,13 +234,10 @@ def obstacle(program: Program, anchored: bool, target: Target) -> str:
     """The reason why the expert would not bring the nests of a joined program together, or nothing.
 
     Every array between two nests has to be written and read element by element in the order of the loops
-    outside. Then these loops join, and the array shrinks to what one iteration holds.
+    outside. Then these loops join, and the array shrinks to what one iteration holds. What a contraction
+    reads stays a whole array.
     """
-    if anchored and any(leaf.statement.guard for node in program.body for leaf in node.leaves):
-        return (
-            "conditions of padding cut the contraction apart, and the steps after it stay a nest of their own"
-        )
-    for array in sorted(_between_nests(program)):
+    for array in sorted(_between_nests(program, anchored)):
         for occurrence in program.occurrences[program.buffer_of[array].name]:
             if in_order(program, occurrence.access, occurrence.sizes) is None:
                 doing = "written" if occurrence.writes else "read"
@@ -233,8 +249,8 @@ def obstacle(program: Program, anchored: bool, target: Target) -> str:
     return ""
 
 
-def _between_nests(program: Program) -> set[str]:
-    """Arrays that one nest at the root writes and another one reads."""
+def _between_nests(program: Program, anchored: bool) -> set[str]:
+    """Arrays that one nest at the root writes and another one reads, but for operands of a contraction."""
     writers: dict[str, set[str]] = {}
     for node in program.body:
         for leaf in node.leaves:
@@ -243,6 +259,7 @@ def _between_nests(program: Program) -> set[str]:
         read.array
         for node in program.body
         for leaf in node.leaves
+        if not (anchored and leaf.statement.accumulate)
         for read in leaf.statement.reads
         if writers.get(read.array, set()) - {node.id}
     }

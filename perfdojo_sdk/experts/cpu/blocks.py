@@ -17,6 +17,7 @@ from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.subscripts import LEVELS
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import is_product
+from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
 from perfdojo_sdk.experts.cpu.loops import chain
 from perfdojo_sdk.experts.cpu.preparation import lay_out_operand
 from perfdojo_sdk.experts.cpu.steps import largest_divisor, near_caches, split
@@ -42,7 +43,8 @@ def join_row_blocks(play: Play, target: Target) -> list[Decision]:
     for roots in _runs(play.program):
         passed = _passed(play.program, roots)
         moved = sum(_bytes(play.program, array) for array in passed)
-        if moved <= room:
+        whole = part(play.program, [play.node(root) for root in roots])
+        if moved <= room or is_contraction(whole, play.rules):  # whose tiles pass on what registers hold
             continue
         kept = play.trace
         copied = _lay_out(play, roots)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from perfdojo_sdk.core.dialect import Group
+from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Cast, Read, performs
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
@@ -62,6 +63,14 @@ def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
     gather_sums(play, play.program.body[0].id)
     nest = find_nest(play.program.body[0])
     return None if nest is None else (play, nest)
+
+
+def is_contraction(root: Program, rules: Rules) -> bool:
+    """True if all nests of a program fuse to one contraction."""
+    try:
+        return gathered(root, rules) is not None
+    except MoveError:
+        return False
 
 
 def find_nest(root: Node) -> Nest | None:

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
+from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered
+from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered, is_contraction
 from perfdojo_sdk.experts.cpu.contractions import Plan, map_to_hardware, plans, play_contraction
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, move_inward
+from perfdojo_sdk.experts.cpu.parts import replay
+from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import split
 from perfdojo_sdk.experts.cpu.windows import Windows
 from perfdojo_sdk.experts.steps import neighbour, separate
@@ -51,7 +54,30 @@ class _Filter:
 
 
 def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
-    """The game by fewer products; none when the program is no such filter."""
+    """The game by fewer products; none when the program is no such filter. Steps on its results follow as
+    nests of their own."""
+    plays = _filtered(root, rules, target)
+    if plays or len(root.body) == 1 or not is_contraction(root, rules):
+        return plays
+    for at in range(len(root.body) - 1, 0, -1):
+        filtered = _filtered(part(root, root.body[:at]), rules, target)
+        if filtered:
+            return _followed(root, filtered[0], part(root, root.body[at:]), target)
+    return []
+
+
+def _followed(root: Program, first: Play, rest: Program, target: Target) -> list[Play]:
+    """The game of the first nests and that of the others, on the whole program."""
+    play = Play(root, first.rules, first.most)
+    try:
+        for played in (first, play_rows(rest, first.rules, target)[0]):
+            replay(play, played.trace)
+    except MoveError:
+        return []
+    return [play]
+
+
+def _filtered(root: Program, rules: Rules, target: Target) -> list[Play]:
     whole = gathered(root, rules)
     found = _find(whole[0].program, whole[1], target) if whole else None
     if whole is None or found is None:
@@ -238,8 +264,8 @@ class _Game:
         play, found = self.moves, self.found
         rows = split(play, chain(play, whole)[found.outputs], OUTPUTS)
         parts = cut(play, rows[1], [1] * OUTPUTS)
-        for part in reversed(parts[1:]):
-            separate(play, part, whole)
+        for piece in reversed(parts[1:]):
+            separate(play, piece, whole)
         zeros = [s for s in play.statements() if s.target.array == self.array and not s.accumulate]
         for statement in (*zeros, *self._outputs):
             nest = [scope.id for scope in play.around(statement.id)]

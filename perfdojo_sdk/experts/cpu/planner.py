@@ -17,7 +17,7 @@ from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
-from perfdojo_sdk.experts.cpu.contraction_nests import gathered
+from perfdojo_sdk.experts.cpu.contraction_nests import gathered, is_contraction
 from perfdojo_sdk.experts.cpu.contractions import plans, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
@@ -218,10 +218,7 @@ class _Planner:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
         if before == "contraction":
-            try:
-                return gathered(part(program, (*nodes, node)), self.rules) is not None
-            except MoveError:
-                return False
+            return is_contraction(part(program, (*nodes, node)), self.rules)
         return before == way == "rows"
 
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:

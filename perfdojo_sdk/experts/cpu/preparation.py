@@ -11,6 +11,7 @@ from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr, Condition, Operation, performs
 from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -93,14 +94,24 @@ def hoist_functions(play: Play, target: Target) -> list[Decision]:
             scopes = [scope.id for scope in play.around(identifier)]
             ways = (play.may("stage_expression", identifier, before=scope, term=term) for scope in scopes)
             made = next((way for way in ways if way is not None), None)
-            if made is None:
+            if not isinstance(made, Staged):
                 break
+            _before_a_contraction(play, made.copy)
             numbers = {"uses of each": uses, "cost in additions": SPELLINGS[name].cost}
             why = "its operands are the same in all iterations of a loop"
             decisions.append(
                 Decision("hoist functions", identifier, f"{name} is kept in {made.buffers[0]}", why, numbers)
             )
     return decisions
+
+
+def _before_a_contraction(play: Play, place: str) -> None:
+    """Move a nest at the root in front of a contraction before it, whose results the next one may then take
+    up."""
+    path = play.program.paths[place]
+    before = play.program.body[path[0] - 1] if len(path) == 1 and path[0] else None
+    if before is not None and any(is_product(leaf.statement) for leaf in before.leaves):
+        play.may("reorder_statements", before.id)
 
 
 def _fixed_function(play: Play, identifier: str) -> tuple[int, str, float] | None:

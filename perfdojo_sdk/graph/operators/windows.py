@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 
+from perfdojo_sdk.graph.builder import Builder
+from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators.movement import pad_constant
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.shapes import affine
 
@@ -25,6 +29,11 @@ class Axis:
     output: int
     """Positions of the window."""
 
+    @property
+    def reach(self) -> int:
+        """The element of the image before which the last window ends."""
+        return (self.output - 1) * self.stride + (self.kernel - 1) * self.dilation + 1 - self.begin
+
     def place(self, position: str, tap: str) -> str:
         """The subscript of a tap at a position."""
         return affine((position, self.stride), (tap, self.dilation), -self.begin)
@@ -33,9 +42,8 @@ class Axis:
         """Conditions under which a tap is in the image, or below ``extent``; none that always hold."""
         extent = self.size if extent is None else extent
         text = affine((position, self.stride), (tap, self.dilation))
-        reach = (self.output - 1) * self.stride + (self.kernel - 1) * self.dilation
         found = [f"{text} >= {self.begin}"] if self.begin > 0 else []
-        return found + ([f"{text} < {extent + self.begin}"] if reach - self.begin >= extent else [])
+        return found + ([f"{text} < {extent + self.begin}"] if self.reach > extent else [])
 
 
 def axes(
@@ -81,6 +89,28 @@ def _padding(size: int, extent: int, stride: int, auto_pad: str, pads: tuple[int
         raise Malformed(f"auto_pad is {ascii(auto_pad)[:40]}")
     total = max((-(-size // stride) - 1) * stride + extent - size, 0)
     return (total // 2, total - total // 2) if auto_pad == "SAME_UPPER" else (total - total // 2, total // 2)
+
+
+def bordered(b: Builder, x: Value, borders: Sequence[tuple[int, int]], iterations: int) -> Value:
+    """The image with zeros before and behind each of its dimensions; the image itself if that has more
+    elements than there are ``iterations`` of the windows that go over it."""
+    sizes = [p + size + q for size, (p, q) in zip(x.shape[2:], borders, strict=True)]
+    if prod([*x.shape[:2], *sizes]) > iterations:
+        return x
+    begins, ends = ([0, 0, *[border[side] for border in borders]] for side in (0, 1))
+    return pad_constant(b, x, begins, ends, None)
+
+
+def without_padding(
+    b: Builder, x: Value, spatial: Sequence[Axis], iterations: int
+) -> tuple[Value, tuple[Axis, ...]]:
+    """The image with a border as wide as windows reach, and their ways over it, which never leave it; both
+    as they were if :func:`bordered` leaves the image."""
+    whole = bordered(b, x, [(axis.begin, max(axis.reach - axis.size, 0)) for axis in spatial], iterations)
+    if whole is x:
+        return x, tuple(spatial)
+    sizes = zip(spatial, whole.shape[2:], strict=True)
+    return whole, tuple(replace(axis, size=size, begin=0, end=0) for axis, size in sizes)
 
 
 def condition(conditions: Sequence[str]) -> str:

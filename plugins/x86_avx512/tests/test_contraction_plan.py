@@ -7,7 +7,9 @@ from random import Random
 import pytest
 from x86_support import PLUGINS, TINY, play
 
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.experts.cpu.contractions import near_caches
+from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.experts.cpu.tiles import MOST_ROWS, Piece, best_tiling, cover
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
@@ -46,6 +48,28 @@ def test_a_convolution_with_few_rows_of_pixels_has_its_lanes_along_the_filters()
     assert filtered.program.buffer_of["f_r"].shape == (64, 3, 64), "the middle tap is in no product alone"
     for trace in play("conv1").traces:
         assert "f_r" not in trace.program.buffer_of
+
+
+STEPS = """kernel layer(x, w) -> y
+x f32 [12,6,6] heap
+w f32 [64,12,3,3] heap
+t f32 [64,4,4] heap
+y f32 [64,4,4] heap
+
+64 4 4
+| t[{0},{1},{2}] = 0
+| 12 3 3 t[{0},{1},{2}] += x[{3},{1}+{4},{2}+{5}] * w[{0},{3},{4},{5}]
+64 4 4 y[{0},{1},{2}] = max(t[{0},{1},{2}], 0)
+"""
+
+
+def test_a_filter_by_fewer_products_leaves_steps_to_a_nest_of_their_own() -> None:
+    target = PLUGINS.target("x86_avx512")
+    *_, direct, filtered = plan(parse(STEPS), PLUGINS.rules(target), target).games
+    assert "t" not in direct.program.buffer_of and "t" in filtered.program.buffer_of
+    assert [move.transformation for move in filtered.moves].count("minimal_filter") == 1
+    last = filtered.program.body[-1].leaves
+    assert {leaf.statement.target.array for leaf in last} == {"y"}
 
 
 def test_a_long_reduction_is_cut_into_blocks_that_fit_half_of_the_second_cache() -> None:

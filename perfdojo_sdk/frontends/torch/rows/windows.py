@@ -10,7 +10,7 @@ import numpy as np
 from perfdojo_sdk.frontends.torch.call import Call, Row, pointwise
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import convolutions, pooling, windows
-from perfdojo_sdk.graph.operators.movement import Taps, along, pad_constant
+from perfdojo_sdk.graph.operators.movement import Taps, along
 from perfdojo_sdk.graph.refusals import Reason, Refused
 
 
@@ -37,17 +37,8 @@ def _conv(c: Call) -> Value:
     else:
         pads = c.each("padding", rank, 0) * 2
     strides = c.each("stride", rank, 1)
-    x = _bordered(c, x, pads[:rank], pads[rank:])
-    found = convolutions.conv(
-        c.b, x, w, c.maybe("bias"), strides, dilations, [0] * (2 * rank), "", c.whole("groups", 1)
-    )
+    found = convolutions.conv(c.b, x, w, c.maybe("bias"), strides, dilations, pads, "", c.whole("groups", 1))
     return _unbatched(c, found, alone)
-
-
-def _bordered(c: Call, x: Value, begins: Sequence[int], ends: Sequence[int]) -> Value:
-    """The image with zeros around it. A convolution that needs no conditions is built many times as fast, is
-    at least as fast itself, and takes in the steps that follow it."""
-    return pad_constant(c.b, x, [0, 0, *begins], [0, 0, *ends], None)
 
 
 def _pads(padding: str, kernel: Sequence[int], dilations: Sequence[int]) -> list[int]:
@@ -64,16 +55,9 @@ def _transposed(c: Call) -> Value:
     x, alone = _batched(c, c["input"], rank)
     strides, dilations = c.each("stride", rank, 1), c.each("dilation", rank, 1)
     begins = c.each("padding", rank, 0)
-    ends, more = list(begins), c.each("output_padding", rank, 0)
-    if prod(strides) <= convolutions.MOST_NESTS:
-        sizes = zip(x.shape[2:], w.shape[2:], strides, dilations, begins, more, strict=True)
-        borders = [convolutions.border(*each) for each in sizes]
-        x = _bordered(c, x, [before for before, _ in borders], [behind for _, behind in borders])
-        # The image begins earlier by its border, so more of the result is left out.
-        begins = [p + s * before for p, s, (before, _) in zip(begins, strides, borders, strict=True)]
-        ends = [p + s * behind for p, s, (_, behind) in zip(ends, strides, borders, strict=True)]
+    more = c.each("output_padding", rank, 0)
     found = convolutions.conv_transpose(
-        c.b, x, w, c.maybe("bias"), strides, dilations, [*begins, *ends], "", c.whole("groups", 1), more, ()
+        c.b, x, w, c.maybe("bias"), strides, dilations, begins * 2, "", c.whole("groups", 1), more, ()
     )
     return _unbatched(c, found, alone)
 
