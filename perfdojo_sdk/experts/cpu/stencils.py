@@ -56,7 +56,7 @@ class Stencil:
     """The loops that results have, outermost first."""
     total: Statement
     sizes: tuple[int, ...]
-    """Of all loops around the sum."""
+    """Sizes of all loops around the sum."""
     sliding: Access
     """The operand whose subscripts are sums of a loop of the results and one of the taps."""
     row: int
