@@ -29,7 +29,7 @@ from perfdojo_sdk.verify.dependence import verify_dependence, verify_races
 from perfdojo_sdk.verify.exact import verify_exact
 
 #: Random programs that are looked through for a plant, each after a walk of a few moves.
-PROGRAMS = 200
+PROGRAMS = 300
 
 
 @dataclass(frozen=True)

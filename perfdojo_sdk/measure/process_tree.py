@@ -14,24 +14,13 @@ import runpy
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 
 #: Options of prctl(2): the signal when the parent dies, becoming a subreaper, asking for that.
 _DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
 #: Seconds after which processes that cannot be killed are left alone: they hang in the system's kernel.
 PATIENCE_S = 10.0
-
-
-@dataclass(frozen=True)
-class Usage:
-    """The resources that some processes use together."""
-
-    tasks: int
-    """Processes and threads."""
-    bytes: int
-    """Memory that is resident."""
 
 
 def children(pid: int) -> list[int]:
@@ -55,14 +44,16 @@ def with_descendants(roots: Iterable[int]) -> list[int]:
     return found
 
 
-def usage(pids: Iterable[int], limit: int) -> Usage:
-    """The usage of the processes. Shared pages are counted once if the sum exceeds ``limit``."""
-    pids = list(pids)
-    tasks = sum(map(_tasks, pids))
+def tasks(pids: Iterable[int]) -> int:
+    """The number of processes and threads."""
+    return sum(map(_tasks, pids))
+
+
+def resident_bytes(pids: Sequence[int], limit: int) -> int:
+    """The memory of the processes that is resident. Shared pages are counted once if the sum exceeds
+    ``limit``, which takes long for many processes."""
     resident = sum(map(_resident, pids))
-    if resident > limit and len(pids) > 1:
-        resident = sum(map(_share, pids))
-    return Usage(tasks, resident)
+    return sum(map(_share, pids)) if resident > limit and len(pids) > 1 else resident
 
 
 def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None = None) -> None:

@@ -366,7 +366,7 @@ def _watch(folders: list[Path], job: Job, kernels: int, read_end: int, files: tu
             os.close(files[0])
         own = _INTERPRETER_BYTES
         if job.forks:
-            own += process_tree.usage([os.getpid()], own).bytes
+            own += process_tree.resident_bytes([os.getpid()], own)
         begin, marks = time.perf_counter(), list[tuple[str, float]]()
         deadline, look = time.monotonic() + job.request.timeout_s * kernels, 0.0
         try:
@@ -412,13 +412,13 @@ def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
 
     ``own``: bytes that the child has before it loads a kernel.
     """
-    limit = request.memory_bytes + own
-    used = process_tree.usage(process_tree.with_descendants(child.roots()), limit)
-    if used.bytes > limit:
-        return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
+    pids = process_tree.with_descendants(child.roots())
     most = _MOST_TASKS + _TASKS_PER_THREAD * max(request.threads, *request.thread_counts, 1)
-    if used.tasks > most:
+    if process_tree.tasks(pids) > most:  # looked at first: the memory of many processes takes long to count
         return Failure("runtime", f"the kernel started more than {most} processes and threads")
+    limit = request.memory_bytes + own
+    if process_tree.resident_bytes(pids, limit) > limit:
+        return Failure("memory", f"the kernel took more than {request.memory_bytes} bytes")
     return None
 
 
