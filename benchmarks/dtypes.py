@@ -87,34 +87,23 @@ def elementwise(name: str, value: str) -> Row:
 def convolution(
     name: str, channels: int, filters: int, size: int, side: int, stride: int, groups: int
 ) -> Row:
-    """A convolution with padding: each channel alone, with a padded copy of the image as the front ends write
-    it, or all of them."""
-    pad, out = side // 2, (size - 1) // stride + 1
+    """A convolution of a padded copy of the image, as the front ends write it: each channel alone, or all."""
+    pad, out, wide = side // 2, (size - 1) // stride + 1, size + 2 * (side // 2)
     own = groups > 1
     inner = f"{side} {side}" if own else f"{channels} {side} {side}"
     c, p, q = ("{0}", "{3}", "{4}") if own else ("{3}", "{4}", "{5}")
     step = f"*{stride}" if stride > 1 else ""
-    rows, columns = f"{{1}}{step}+{p}", f"{{2}}{step}+{q}"
     taps = f"w[{{0}},{p},{q}]" if own else f"w[{{0}},{{3}},{p},{q}]"
     shape = f"{filters},{side},{side}" if own else f"{filters},{channels},{side},{side}"
-    last, wide = size - 1 + pad, size + 2 * pad
     text = (
         f"kernel conv(x, w) -> y\nx f32 [{channels},{size},{size}] heap\nw f32 [{shape}] heap\n"
-        f"y f32 [{filters},{out},{out}] heap\n\n{filters} {out} {out}\n| y[{{0}},{{1}},{{2}}] = 0\n"
-        f"| {inner} y[{{0}},{{1}},{{2}}] += x[{c},{rows}-{pad},{columns}-{pad}] * {taps} "
-        f"if {rows} >= {pad} and {rows} <= {last} and {columns} >= {pad} and {columns} <= {last}\n"
+        f"y f32 [{filters},{out},{out}] heap\np f32 [{channels},{wide},{wide}] heap\n\n"
+        f"{channels} {wide} {wide} p[{{0}},{{1}},{{2}}] = 0\n"
+        f"{channels} {size} {size} p[{{0}},{{1}}+{pad},{{2}}+{pad}] = x[{{0}},{{1}},{{2}}]\n"
+        f"{filters} {out} {out}\n| y[{{0}},{{1}},{{2}}] = 0\n"
+        f"| {inner} y[{{0}},{{1}},{{2}}] += p[{c},{{1}}{step}+{p},{{2}}{step}+{q}] * {taps}\n"
     )
-    if own:
-        text = (
-            f"kernel conv(x, w) -> y\nx f32 [{channels},{size},{size}] heap\nw f32 [{shape}] heap\n"
-            f"p f32 [{channels},{wide},{wide}] heap\ny f32 [{filters},{out},{out}] heap\n\n"
-            f"{channels} {wide} {wide} p[{{0}},{{1}},{{2}}] = 0\n"
-            f"{channels} {size} {size} p[{{0}},{{1}}+{pad},{{2}}+{pad}] = x[{{0}},{{1}},{{2}}]\n"
-            f"{filters} {out} {out}\n| y[{{0}},{{1}},{{2}}] = 0\n"
-            f"| {inner} y[{{0}},{{1}},{{2}}] += p[{c},{rows},{columns}] * {taps}\n"
-        )
-    terms = side * side * (1 if own else channels)
-    work = 2 * filters * out * out * terms
+    work = 2 * filters * out * out * side * side * (1 if own else channels)
     return Row(f"{name} {channels}x{size}x{size}", "conv", text, work, "f32", pad, groups, tolerance=1e-4)
 
 
