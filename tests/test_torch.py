@@ -367,6 +367,27 @@ def test_an_index_beyond_its_array_is_an_error() -> None:
         ours(x, torch.tensor([4, 0]))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, i: torch.nn.functional.embedding(i, x),
+        lambda x, i: x.index_select(0, i),
+        lambda x, i: torch.gather(x, 0, i.unsqueeze(1)),
+        lambda x, i: torch.scatter(x, 0, i.unsqueeze(1), 1.0),
+        lambda x, i: x.index_add(0, i, x[:1]),
+    ],
+    ids=["embedding", "index_select", "gather", "scatter", "index_add"],
+)
+@torch.no_grad()
+def test_an_index_below_zero_is_refused_where_pytorch_refuses_it(function: Any) -> None:
+    ours, x = compiled(function), torch.arange(8.0).reshape(4, 2)
+    assert close(ours(x, torch.tensor([3])), function(x, torch.tensor([3])))
+    with pytest.raises((IndexError, RuntimeError)):
+        function(x, torch.tensor([-1]))
+    with pytest.raises(IndexError, match="an index is beyond 4 elements"):
+        ours(x, torch.tensor([-1]))
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(DojoError, match="no option 'speed'"):
         perfdojo(None, [], options={"speed": 1})

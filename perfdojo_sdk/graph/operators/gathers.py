@@ -22,13 +22,15 @@ REDUCTIONS = {"none": "=", "add": "+=", "mul": "*=", "max": "max=", "min": "min=
 FEW = 64
 
 
-def within(index: str, size: int) -> str:
-    """An index from 0 to ``size - 1`` as a subscript: a negative one counts from the end."""
-    return f"clamp(select({index} < 0, {index} + {size}, {index}), 0, {size - 1})"
+def within(index: str, size: int, negative: bool = True) -> str:
+    """An index from 0 to ``size - 1`` as a subscript; with ``negative``, one below 0 counts from the end."""
+    place = f"select({index} < 0, {index} + {size}, {index})" if negative else index
+    return f"clamp({place}, 0, {size - 1})"
 
 
-def checked(b: Builder, indices: Value, size: int) -> None:
-    """Have the graph report an index below ``-size`` or above ``size - 1``."""
+def checked(b: Builder, indices: Value, size: int, negative: bool = True) -> None:
+    """Have the graph report an index above ``size - 1`` or below 0, with ``negative`` below ``-size``."""
+    least = -size if negative else 0
     if indices.dtype not in ("i32", "i64"):
         raise Malformed(f"indices of {indices.dtype}")
     if not indices.elements:
@@ -37,43 +39,44 @@ def checked(b: Builder, indices: Value, size: int) -> None:
         raise Malformed(f"indices into {size} elements")
     if b.is_known(indices) and indices.elements <= FEW * FEW:
         for place in b.known_integers(indices):
-            if not -size <= place < size:
+            if not least <= place < size:
                 raise Malformed(f"index {place} into {size} elements")
         return
     k = Writer(b, "outside")
     a, y, names = k.read(indices), k.write((), "i32"), levels(indices.rank)
     k.nest((), f"{y([])} = 0")
     element = a(names)
-    k.nest(indices.shape, f"{y([])} max= i32(or({element} < {-size}, {element} >= {size}))")
+    k.nest(indices.shape, f"{y([])} max= i32(or({element} < {least}, {element} >= {size}))")
     b.check(k.done()[0], f"an index is beyond {size} elements")
 
 
-def gather(b: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """Slices of ``x`` along an axis, in the places of the indices."""
+def gather(b: Builder, x: Value, indices: Value, axis: int, negative: bool = True) -> Value:
+    """Slices of ``x`` along an axis, in the places of the indices; ``negative``: as for :func:`within`."""
     axis = axis_of(axis, x.rank)
     if not x.rank:
         raise Malformed(f"a gather from {x.text}")
+    checked(b, indices, x.shape[axis], negative)
     if b.is_known(indices) and indices.elements <= FEW:
         return gather_known(b, x, axis, b.known_integers(indices), indices.shape)
-    checked(b, indices, x.shape[axis])
     shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
     k = Writer(b, "gather")
     a, i, y, names = k.read(x), k.read(indices), k.write(shape, x.dtype), levels(len(shape))
-    index = within(i(names[axis : axis + indices.rank]), x.shape[axis])
+    index = within(i(names[axis : axis + indices.rank]), x.shape[axis], negative)
     k.nest(shape, f"{y(names)} = {a([*names[:axis], index, *names[axis + indices.rank :]])}")
     return k.done()[0]
 
 
-def gather_elements(b: Builder, x: Value, indices: Value, axis: int) -> Value:
-    """For each index the element at its own place but for the axis, where it is at the index."""
+def gather_elements(b: Builder, x: Value, indices: Value, axis: int, negative: bool = True) -> Value:
+    """For each index the element at its own place but for the axis, where it is at the index; ``negative``:
+    as for :func:`within`."""
     axis = axis_of(axis, x.rank)
     _fits(x, indices.shape, axis)
-    checked(b, indices, x.shape[axis])
+    checked(b, indices, x.shape[axis], negative)
     k = Writer(b, "gather_elements")
     a, i, y = k.read(x), k.read(indices), k.write(indices.shape, x.dtype)
     names = levels(x.rank)
     source = [*names]
-    source[axis] = within(i(names), x.shape[axis])
+    source[axis] = within(i(names), x.shape[axis], negative)
     k.nest(indices.shape, f"{y(names)} = {a(source)}")
     return k.done()[0]
 
@@ -112,21 +115,22 @@ def _column(b: Builder, indices: Value, n: int) -> Value:
 
 
 def scatter_elements(
-    b: Builder, x: Value, indices: Value, updates: Value, axis: int, reduction: str
+    b: Builder, x: Value, indices: Value, updates: Value, axis: int, reduction: str, negative: bool = True
 ) -> Value:
-    """``x`` with updates at their own places but for the axis, where each is at its index."""
+    """``x`` with updates at their own places but for the axis, where each is at its index; ``negative``: as
+    for :func:`within`."""
     axis = axis_of(axis, x.rank)
     dtype, sign = same_dtype(x, updates), _sign(reduction, x)
     _fits(x, indices.shape, axis)
     if indices.shape != updates.shape:
         raise Malformed(f"{indices.text} indices for {updates.text} updates")
-    checked(b, indices, x.shape[axis])
+    checked(b, indices, x.shape[axis], negative)
     k = Writer(b, "scatter_elements")
     a, i, u, y = k.read(x), k.read(indices), k.read(updates), k.write(x.shape, dtype)
     names = levels(x.rank)
     k.nest(x.shape, f"{y(names)} = {a(names)}")
     target = [*names]
-    target[axis] = within(i(names), x.shape[axis])
+    target[axis] = within(i(names), x.shape[axis], negative)
     k.nest(indices.shape, f"{y(target)} {sign} {u(names)}")
     return k.done()[0]
 

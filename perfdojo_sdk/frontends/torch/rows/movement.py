@@ -280,16 +280,16 @@ def _index(c: Call, x: Value) -> Value:
 
 
 def _gather(c: Call) -> Value:
-    return g.gather_elements(c.b, c["self"], _index(c, c["index"]), c.whole("dim"))
+    return g.gather_elements(c.b, c["self"], _index(c, c["index"]), c.whole("dim"), negative=False)
 
 
 def _index_select(c: Call) -> Value:
     index = _index(c, c["index"])
-    return g.gather(c.b, c["self"], c.b.view(index, (index.elements,)), c.whole("dim"))
+    return g.gather(c.b, c["self"], c.b.view(index, (index.elements,)), c.whole("dim"), negative=False)
 
 
 def _embedding(c: Call) -> Value:
-    return g.gather(c.b, c["weight"], _index(c, c["indices"]), 0)
+    return g.gather(c.b, c["weight"], _index(c, c["indices"]), 0, negative=False)
 
 
 def _indexed(c: Call) -> Value:
@@ -326,7 +326,7 @@ def _scatter(reduction: str) -> Row:
                 updates = m.expand(c.b, value, index.shape)
             else:
                 updates = fill(c.b, index.shape, np.array(value, numpy_dtype(c["self"].dtype)))
-        return g.scatter_elements(c.b, c["self"], index, updates, c.whole("dim"), by)
+        return g.scatter_elements(c.b, c["self"], index, updates, c.whole("dim"), by, negative=False)
 
     return row
 
@@ -338,7 +338,7 @@ def _index_add(c: Call) -> Value:
         raise Refused(Reason.CHOICE, "index_add with alpha")
     shape = tuple(source.shape[k] if k == axis else 1 for k in range(x.rank))
     spread = m.expand(c.b, c.b.view(index, shape), source.shape)
-    return g.scatter_elements(c.b, x, spread, source, axis, "add")
+    return g.scatter_elements(c.b, x, spread, source, axis, "add", negative=False)
 
 
 def _one_hot(c: Call) -> Value:
