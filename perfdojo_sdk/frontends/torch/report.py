@@ -49,6 +49,9 @@ class Report:
 def report(compiled: Any) -> Report:
     """The graphs that ``torch.compile(..., backend="perfdojo")`` made of ``compiled`` so far.
 
+    PyTorch keeps them with the code of ``forward``: modules of one class, such as ``Sequential``, that were
+    compiled with the same options are listed together.
+
     :class:`DojoError` if it has not been called yet, or is compiled by another backend.
     """
     return Report(tuple(graph for each in _found(compiled, "ask for the report") for graph in each.reports))
