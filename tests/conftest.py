@@ -15,6 +15,8 @@ import pytest
 from command_line import ROOT, Outcome
 from hypothesis import settings
 
+from perfdojo_sdk.plugins import Plugins, load_plugins
+
 # The machine may be busy, so no deadline; a failure must come again, so no random seed.
 settings.register_profile("perfdojo", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("perfdojo")
@@ -96,6 +98,18 @@ def impatient_executions(monkeypatch: pytest.MonkeyPatch) -> None:
     from perfdojo_sdk.measure import executions
 
     monkeypatch.setattr(executions, "PATIENCE_S", 1.0)
+
+
+@pytest.fixture(scope="module")
+def linking_toy() -> Iterator[Plugins]:
+    """The toy target with the shared packager: its own links no function of a model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
+        import perfdojo_toy
+
+        plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
+        patch.setattr(type(plugins), "packager", lambda self, target: None)
+        yield plugins
 
 
 @pytest.fixture(scope="session")

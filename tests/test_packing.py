@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import ROOT
 
 import perfdojo_sdk
 from perfdojo_sdk.cli.optimize import _text as said
@@ -33,7 +32,7 @@ from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import ModelError, ModelResult, optimise
 from perfdojo_sdk.models.packing import constant_inputs, packed_values, plan_packing
-from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.plugins import Plugins
 
 PRODUCT = """
 kernel product(x, w) -> y
@@ -188,25 +187,13 @@ def test_results_and_what_checks_look_at_are_no_part_of_a_pack() -> None:
 # -- models ----------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def toy() -> Iterator[Plugins]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
-        import perfdojo_toy
-
-        plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
-        # The toy's own packager links no function of a model.
-        patch.setattr(type(plugins), "packager", lambda self, target: None)
-        yield plugins
-
-
 SETTINGS = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
 
 
 @pytest.fixture(scope="module")
-def result(toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> ModelResult:
+def result(linking_toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> ModelResult:
     folder = tmp_path_factory.mktemp("packing")
-    return optimise(toy, toy.target("toy"), graph(3), folder, SETTINGS, fuse=False)
+    return optimise(linking_toy, linking_toy.target("toy"), graph(3), folder, SETTINGS, fuse=False)
 
 
 @pytest.fixture(scope="module")
@@ -270,13 +257,15 @@ def test_the_command_says_what_is_packed(result: ModelResult) -> None:
 
 
 def test_a_model_that_needs_more_memory_with_its_pack_is_refused(
-    toy: Plugins, built: Path, tmp_path: Path, result: ModelResult
+    linking_toy: Plugins, built: Path, tmp_path: Path, result: ModelResult
 ) -> None:
     (tmp_path / "library").mkdir()
     shutil.copy(built / "library" / "records.sqlite", tmp_path / "library")
     most = result.peak.total - 1
     with pytest.raises(ModelError) as refused:
-        optimise(toy, toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False, max_memory=most)
+        optimise(
+            linking_toy, linking_toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False, max_memory=most
+        )
     assert refused.value.code == "PD-O031" and "packed 384" in str(refused.value)
 
 
@@ -380,11 +369,13 @@ def test_a_changed_manifest_is_refused(built: Path, tmp_path: Path, change: Call
     assert refused.value.code in ("PD-O011", "PD-L004")
 
 
-def test_one_pack_serves_all_numbers_of_rows(toy: Plugins, built: Path, tmp_path: Path) -> None:
+def test_one_pack_serves_all_numbers_of_rows(linking_toy: Plugins, built: Path, tmp_path: Path) -> None:
     (tmp_path / "library").mkdir()  # with the records of kernels that both models have
     shutil.copy(built / "library" / "records.sqlite", tmp_path / "library")
     free = FreeRows((graph(2), graph(4)), (2, 4), "rows", 100)
-    result = optimise_rows(toy, toy.target("toy"), free, tmp_path, SETTINGS, fuse=False, sizes=(1, 3))
+    result = optimise_rows(
+        linking_toy, linking_toy.target("toy"), free, tmp_path, SETTINGS, fuse=False, sizes=(1, 3)
+    )
     assert result.manifest.packed is not None and len(result.manifest.packed.calls) == 3
     model = perfdojo_sdk.load_model(tmp_path)
     for rows in (1, 2, 3, 7):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from command_line import ROOT, Outcome, clear
+from command_line import Outcome, clear
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import model as small
 
@@ -35,7 +35,7 @@ from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.manifest import ModelManifest
 from perfdojo_sdk.models.policy import Policy
 from perfdojo_sdk.models.torch_peer import TABLE
-from perfdojo_sdk.plugins import Plugins, load_plugins
+from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify import double
 
 RUNTIME = pytest.mark.skipif(find_spec("onnxruntime") is None, reason="ONNX Runtime is not installed")
@@ -79,17 +79,6 @@ def expected() -> Any:
     return np.abs(X @ W1 * 0.5) @ W2
 
 
-@pytest.fixture(scope="module")
-def toy() -> Iterator[Plugins]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
-        import perfdojo_toy
-
-        plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
-        patch.setattr(type(plugins), "packager", lambda self, target: None)
-        yield plugins
-
-
 SETTINGS = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
 
 
@@ -100,10 +89,12 @@ def lowered(peer: str) -> Graph:
 
 
 @pytest.fixture(scope="module")
-def built(toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(linking_toy: Plugins, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The network with its random numbers in PyTorch."""
     folder = tmp_path_factory.mktemp("network")
-    result = building.optimise(toy, toy.target("toy"), lowered("torch"), folder, SETTINGS, fuse=False)
+    result = building.optimise(
+        linking_toy, linking_toy.target("toy"), lowered("torch"), folder, SETTINGS, fuse=False
+    )
     assert len(result.checks) == 2
     return folder
 
@@ -139,7 +130,7 @@ def test_a_kernel_between_two_nodes_without_one_makes_two_parts() -> None:
 
 
 @RUNTIME
-def test_fusion_does_not_join_kernels_around_a_part_that_lies_between_them(toy: Plugins) -> None:
+def test_fusion_does_not_join_kernels_around_a_part_that_lies_between_them(linking_toy: Plugins) -> None:
     nodes = [
         node("Relu", "x", "a", name="before"),
         node("RandomNormalLike", "a", "r"),
@@ -147,7 +138,7 @@ def test_fusion_does_not_join_kernels_around_a_part_that_lies_between_them(toy: 
     ]
     graph = lower(small(nodes, {"x": X}, ["y"], opset=20), peer="onnxruntime").graph
     assert graph is not None
-    plan = building.plan_for(toy, toy.target("toy"), graph)
+    plan = building.plan_for(linking_toy, linking_toy.target("toy"), graph)
     assert not plan.groups and any("between them" in edge.why for edge in plan.edges)
 
 
@@ -355,7 +346,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, *times: float) -> None:
 
 @RUNTIME
 def test_a_peer_that_is_faster_runs_what_it_wins(
-    toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
+    linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, 2.0, 1.0)
     nodes = [
@@ -374,8 +365,8 @@ def test_a_peer_that_is_faster_runs_what_it_wins(
     assert found.graph is not None and found.sources is not None
     policy = Policy(prefer_faster="onnxruntime")
     result = building.optimise(
-        toy,
-        toy.target("toy"),
+        linking_toy,
+        linking_toy.target("toy"),
         found.graph,
         folder,
         SETTINGS,
@@ -398,7 +389,7 @@ def test_a_peer_that_is_faster_runs_what_it_wins(
 
 @RUNTIME
 def test_a_peer_that_is_not_faster_stays_out(
-    toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
+    linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, 1.0, 0.96)
     given = small([node("Abs", "x", "y")], {"x": X}, ["y"])
@@ -407,21 +398,27 @@ def test_a_peer_that_is_not_faster_stays_out(
     assert found.graph is not None
     policy = Policy(prefer_faster="onnxruntime")
     result = building.optimise(
-        toy, toy.target("toy"), found.graph, folder, SETTINGS, policy=policy, offers=found.sources
+        linking_toy,
+        linking_toy.target("toy"),
+        found.graph,
+        folder,
+        SETTINGS,
+        policy=policy,
+        offers=found.sources,
     )
     [race] = result.manifest.races
     assert not race.peer and "not clearly faster" in race.why and not result.manifest.parts
     assert np.array_equal(perfdojo_sdk.load_model(folder)(X), np.abs(X))
 
 
-def product(folder: Path, toy: Plugins) -> ModelManifest:
+def product(folder: Path, linking_toy: Plugins) -> ModelManifest:
     """One product raced against PyTorch."""
     weights = [numpy_helper.from_array(W1, "w")]
     found = lower(small([node("MatMul", "x w", "y")], {"x": X}, ["y"], initializer=weights), races=True)
     assert found.graph is not None
     return building.optimise(
-        toy,
-        toy.target("toy"),
+        linking_toy,
+        linking_toy.target("toy"),
         found.graph,
         folder,
         SETTINGS,
@@ -431,21 +428,21 @@ def product(folder: Path, toy: Plugins) -> ModelManifest:
 
 
 def test_a_peer_with_other_results_stays_out(
-    toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
+    linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, 2.0, 1.0)
     wrong = (lambda torch, x, a: 2 * torch.matmul(*x), frozenset[str]())
     monkeypatch.setattr(torch_peer, "TABLE", {**TABLE, "MatMul": wrong})
-    [race] = product(folder, toy).races
+    [race] = product(folder, linking_toy).races
     assert not race.peer and race.why == "the peer's results are others"
 
 
 def test_parts_that_make_the_model_slower_are_not_used(
-    toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
+    linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     timed(monkeypatch, 2.0, 1.0)
     monkeypatch.setattr(building, "timed_models", lambda *_: [1.0, 1.5])
-    manifest = product(folder, toy)
+    manifest = product(folder, linking_toy)
     [race] = manifest.races
     assert not race.peer and race.why == "the whole model is not faster" and not manifest.parts
     assert manifest.verdict.endswith("none is used")
@@ -581,7 +578,7 @@ def test_a_budget_is_shared_by_parts_of_the_time() -> None:
 
 
 def test_each_kernel_is_searched_with_its_share(
-    toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
+    linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     graph = lower(small([node("Abs", "x", "y")], {"x": X}, ["y"])).graph
     assert graph is not None
@@ -602,7 +599,13 @@ def test_each_kernel_is_searched_with_its_share(
 
     for _ in range(2):
         building.optimise(
-            toy, toy.target("toy"), graph, folder, SETTINGS, Watch(), budget=Budget(evaluations=2)
+            linking_toy,
+            linking_toy.target("toy"),
+            graph,
+            folder,
+            SETTINGS,
+            Watch(),
+            budget=Budget(evaluations=2),
         )
     own = {kernel.name: Own(replace(SETTINGS, search="auto", evaluations=2))}
     assert shares == [None, own, None, own] and rounds and max(rounds) <= 2
