@@ -515,6 +515,19 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     assert row["error"] < 1 and row["eager_s"] > 0 and "good ..." in first.err
     again = cli("kernelbench", "set", "--interpret", "--only", "one/*", "-o", "out")
     assert again.code == 0 and "good ..." not in again.err and "1 problem: 1 right" in again.out
+    assert "times as fast as eager" in again.out and "inductor (" not in again.out
+    place = tmp_path / "out" / "results" / "one" / "good.json"
+    place.write_text(
+        json.dumps(row | {"rivals": ["inductor"], "inductor_s": 2 * row["ours_s"], "eager_s": row["ours_s"]})
+    )
+    raced = cli("kernelbench", "set", "--interpret", "--inductor", "-o", "out")
+    assert "good ..." not in raced.err, "what is known is not run again"
+    words = (
+        "1.00 times as fast as eager (100% not",
+        "2.00 times as fast as inductor",
+        "1.00 times as fast as the",
+    )
+    assert all(each in raced.out for each in words)
     (tmp_path / "bad.py").write_text(PROBLEM.replace("class Model", "class Mode"))
     main(["bad.py", "bad.json", "{}"])
     bad = json.loads((tmp_path / "bad.json").read_text())

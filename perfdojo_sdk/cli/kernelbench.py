@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from hashlib import sha256
+from math import exp, log
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,6 +19,8 @@ from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
+#: A ratio of times from which on a call counts as not slower.
+_NOT_SLOWER = 0.97
 #: Most bytes of one result.
 _MOST = 1 << 20
 
@@ -38,6 +41,9 @@ def command(
     interpret: Annotated[
         bool, typer.Option("--interpret", help="Run kernels in the interpreter: exact, slow, no compiler.")
     ] = False,
+    inductor: Annotated[
+        bool, typer.Option("--inductor", help="Time torch.compile as PyTorch has it as well.")
+    ] = False,
     output: Annotated[Path | None, output_option(help="Results. Default: build/kernelbench.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,13 +63,14 @@ def command(
     options.update({"tune": tune} if tune else {})
     options.update({"interpret": True} if interpret else {})
     folder = output or Path("build", "kernelbench")
+    rivals = ["inductor"] if inductor else []
     rows = []
     for number, file in enumerate(files, 1):
         name = file.relative_to(directory).with_suffix("").as_posix()
-        found = _known(folder, name, file, options)
+        found = _known(folder, name, file, options, rivals)
         if found is None:
             progress(f"{number}/{len(files)} {name} ...")
-            found = _run(folder, name, file, options, timeout)
+            found = _run(folder, name, file, options, rivals, timeout)
         rows.append({"problem": name, **found})
     emit(_text(rows), {"problems": rows, "counts": _counts(rows)}, as_json)
     raise typer.Exit(4 if any(row["status"] == "wrong" for row in rows) else 0)
@@ -88,25 +95,35 @@ def _place(folder: Path, name: str) -> Path:
     return folder / "results" / f"{name}.json"
 
 
-def _known(folder: Path, name: str, file: Path, options: dict[str, Any]) -> dict[str, Any] | None:
+def _known(
+    folder: Path, name: str, file: Path, options: dict[str, Any], rivals: list[str]
+) -> dict[str, Any] | None:
     """The result of an earlier run with the same file and options; a failure is tried again."""
     try:
         found = json.loads(read_bounded(_place(folder, name), _MOST, folder))
     except (OSError, ValueError):
         return None
     fits = isinstance(found, dict) and found.get("key") == _key(file, options) and "status" in found
+    fits = fits and all(f"{rival}_s" in found and rival in found.get("rivals", ()) for rival in rivals)
     return found if fits and found["status"] in ("right", "wrong", "elsewhere") else None
 
 
-def _run(folder: Path, name: str, file: Path, options: dict[str, Any], timeout: float) -> dict[str, Any]:
+def _run(
+    folder: Path, name: str, file: Path, options: dict[str, Any], rivals: list[str], timeout: float
+) -> dict[str, Any]:
     place = _place(folder, name)
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh = place.with_suffix(".new")
     fresh.unlink(missing_ok=True)
     words = [sys.executable, "-m", "perfdojo_sdk.frontends.torch.kernelbench", str(file), str(fresh)]
+    words += [json.dumps(options), *rivals]
     try:
         done = subprocess.run(
-            [*words, json.dumps(options)], timeout=timeout, capture_output=True, text=True, errors="replace"
+            [*words, json.dumps(options), *rivals],
+            timeout=timeout,
+            capture_output=True,
+            text=True,
+            errors="replace",
         )
         found: dict[str, Any] = json.loads(read_bounded(fresh, _MOST, folder))
     except subprocess.TimeoutExpired:
@@ -116,7 +133,7 @@ def _run(folder: Path, name: str, file: Path, options: dict[str, Any], timeout: 
         found = {"status": "failed", "what": f"the process ended with {done.returncode}: {last[0][:500]}"}
     finally:
         fresh.unlink(missing_ok=True)
-    found["key"] = _key(file, options)
+    found |= {"key": _key(file, options), "rivals": rivals}
     write_whole(place, json.dumps(found, indent=1) + "\n", folder)
     return found
 
@@ -127,25 +144,38 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
 
 def _text(rows: list[dict[str, Any]]) -> str:
     columns = (
-        "problem",
-        "status",
-        "error / allowed",
-        "kernels",
-        "built",
-        "eager",
-        "ours",
-        "compiled in",
-        "notes",
+        *("problem", "status", "error / allowed", "kernels", "built"),
+        *("eager", "inductor", "ours", "compiled in", "notes"),
     )
     lines = []
     for row in rows:
         note = (row.get("what") or "; ".join(row.get("elsewhere", ())))[:200]
         if row["status"] == "failed":
-            lines.append((row["problem"], row["status"], "", "", "", "", "", "", note))
+            lines.append((row["problem"], row["status"], *[""] * (len(columns) - 3), note))
             continue
-        times = (seconds(row["eager_s"]), seconds(row["ours_s"]), f"{row['compile_s']:.1f} s")
+        rival = row.get("inductor_s")
+        times = (seconds(row["eager_s"]), seconds(rival) if rival else "", seconds(row["ours_s"]))
         numbers = (f"{row['error']:.2g}", row["kernels"], row["built"])
-        lines.append((row["problem"], row["status"], *numbers, *times, note))
+        lines.append((row["problem"], row["status"], *numbers, *times, f"{row['compile_s']:.1f} s", note))
     counts = _counts(rows)
     summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    return f"{table(columns, lines)}\n{number_of(len(rows), 'problems')}: {summary} (times are measured)"
+    found = f"{number_of(len(rows), 'problems')}: {summary} (times are measured)"
+    return "\n".join([table(columns, lines), found, *_race(rows)])
+
+
+def _race(rows: list[dict[str, Any]]) -> list[str]:
+    """What the right results say of speed, beside eager PyTorch and beside the better of the two."""
+    right = [row for row in rows if row["status"] in ("right", "elsewhere") and row["ours_s"] > 0]
+    words = []
+    for rival, named in (("eager_s", "eager"), ("inductor_s", "inductor")):
+        found = [row[rival] / row["ours_s"] for row in right if row.get(rival)]
+        if found:
+            part = sum(ratio >= _NOT_SLOWER for ratio in found) / len(found)
+            words.append(f"{_mean(found):.2f} times as fast as {named} ({part:.0%} not slower)")
+    both = [min(row["eager_s"], row["inductor_s"]) / row["ours_s"] for row in right if row.get("inductor_s")]
+    words += [f"{_mean(both):.2f} times as fast as the better of both"] if both else []
+    return [f"geometric means: {', '.join(words)}"] if words else []
+
+
+def _mean(ratios: list[float]) -> float:
+    return exp(sum(map(log, ratios)) / len(ratios))

@@ -2,7 +2,8 @@
 
 The reference is PyTorch in f64 on the same numbers. A result is right if its error is at most 2e-5 of the
 largest value, or 8 times that of eager PyTorch in the dtype of the model, whichever is more. As a process:
-``python -m perfdojo_sdk.frontends.torch.kernelbench FILE RESULT OPTIONS``.
+``python -m perfdojo_sdk.frontends.torch.kernelbench FILE RESULT OPTIONS [inductor]``; the last word adds the
+time of PyTorch's own compiler.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -48,6 +51,8 @@ class Outcome:
     eager_s: float = 0.0
     ours_s: float = 0.0
     """Medians of measured calls, in turns."""
+    inductor_s: float | None = None
+    """The same of ``torch.compile`` as PyTorch has it, if it was asked for and can."""
     compile_s: float = 0.0
     what: str = ""
     """The fault, in words."""
@@ -83,8 +88,8 @@ def excess(ours: Any, eager: Any, exact: Any) -> float:
     return found / allowed if allowed else (0.0 if found == 0 else float("inf"))
 
 
-def run(path: Path, options: dict[str, Any]) -> Outcome:
-    """Run one problem. ``options``: those of the backend."""
+def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
+    """Run one problem. ``options``: those of the backend. ``inductor``: time PyTorch's own compiler too."""
     torch.set_num_threads(int(options.get("threads") or 1))
     found = problem(path)
     model = found.model
@@ -102,12 +107,19 @@ def run(path: Path, options: dict[str, Any]) -> Outcome:
         spent = time.perf_counter() - begin
         made = report(compiled)
         error = max((excess(*each) for each in zip(results, expected, exact, strict=True)), default=0.0)
-        eager_s, ours_s = _timed([lambda: model(*inputs), lambda: compiled(*inputs)])
+        calls: list[Callable[..., Any]] = [model, compiled]
+        if inductor:
+            rival = torch.compile(copy.deepcopy(model))
+            with suppress(Exception):  # what it cannot compile, it does not race
+                rival(*_copied(inputs))
+                calls.append(rival)
+        eager_s, ours_s, *others = _timed([partial(call, *inputs) for call in calls])
     elsewhere = [e.text for g in made.graphs for e in g.elsewhere] + [g.whole for g in made.graphs if g.whole]
     status = "wrong" if error > 1 else "elsewhere" if elsewhere else "right"
     kernels = sum(len(g.kernels) for g in made.graphs)
     built = shop.built - before if shop else 0
-    return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, spent)
+    inductor_s = others[0] if others else None
+    return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, inductor_s, spent)
 
 
 def widened(model: torch.nn.Module) -> torch.nn.Module:
@@ -157,7 +169,7 @@ def main(arguments: Sequence[str]) -> None:
     path, result, options = Path(arguments[0]), Path(arguments[1]), json.loads(arguments[2])
     assert perfdojo is not None, "the backend is registered by its entry point"
     try:
-        outcome = run(path, options)
+        outcome = run(path, options, "inductor" in arguments[3:])
     except DojoError as error:
         outcome = Outcome("failed", what=f"{error.what}" + (f": {error.why}" if error.why else ""))
     except Exception as error:  # the user's code, or PyTorch's
