@@ -19,7 +19,7 @@ from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
 
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
-from perfdojo_sdk.measure import guarded_files, process_tree
+from perfdojo_sdk.measure import fork_server, guarded_files, process_tree
 from perfdojo_sdk.measure.answer import RUNNER_FAULT, Answer, KernelAnswer, Malformed, doubt, read_answer
 from perfdojo_sdk.measure.guarded_files import private_folder
 
@@ -489,6 +489,13 @@ def test_a_time_that_is_changed_afterwards_does_not_add_up() -> None:
     assert isinstance(result, Failure) and result.detail.startswith(RUNNER_FAULT), result
 
 
+def children() -> list[int]:
+    """The children of this process and of its fork servers, which stay."""
+    servers = fork_server.running()
+    below = [child for server in servers for child in process_tree.children(server)]
+    return [child for child in process_tree.children(os.getpid()) if child not in servers] + below
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No child and no folder outlives its test."""
@@ -496,9 +503,9 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
     # Numbers of processes wrap around, so a child that is new is one that was not there before.
-    before = process_tree.children(os.getpid())
+    before = children()
     yield
-    assert not set(process_tree.children(os.getpid())) - set(before)
+    assert not set(children()) - set(before)
     assert not list(folder.iterdir())
 
 

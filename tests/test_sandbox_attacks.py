@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from test_measure import ONCE, RIGHT, RUNNER, TIMED, N, build
-from test_sandbox import INCLUDES, WAYS, run
+from test_sandbox import INCLUDES, WAYS, children, run
 
 from perfdojo_sdk.core.interface import EXECUTIONS, HARNESSED
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
@@ -34,11 +34,11 @@ def nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(folder))
-    before = process_tree.children(os.getpid())
+    before = children()
     here, nice = os.getcwd(), os.getpriority(os.PRIO_PROCESS, 0)
     yield
     assert (os.getcwd(), os.getpriority(os.PRIO_PROCESS, 0)) == (here, nice)
-    assert not set(process_tree.children(os.getpid())) - set(before)
+    assert not set(children()) - set(before)
     assert not list(folder.iterdir())
 
 

@@ -6,10 +6,8 @@ import faulthandler
 import gc
 import os
 import signal
-import subprocess
-import sys
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from typing import Protocol
 
@@ -27,43 +25,6 @@ class Child(Protocol):
 
     def end(self) -> int:
         """End it and all its descendants, whichever session they are in; its status."""
-
-
-class Interpreted:
-    """A script in a new interpreter. A process between it and this one adopts its orphans."""
-
-    def __init__(
-        self, script: str, folder: str, environment: Mapping[str, str], said: int, files: Sequence[int]
-    ) -> None:
-        # -P and -S: the script's interpreter must not find modules of this package by accident.
-        command = [sys.executable, "-P", "-S", process_tree.__file__, script, folder, str(os.getpid())]
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=environment,
-            pass_fds=files,
-            start_new_session=True,
-        )
-
-    def poll(self) -> int | None:
-        return self._process.poll()
-
-    def roots(self) -> Iterable[int]:
-        return [self._process.pid] if self._process.returncode is None else []
-
-    def end(self) -> int:
-        if self._process.poll() is None:
-            process_tree.end(lambda: process_tree.children(self._process.pid))
-            # All descendants found are dead, so none can stop this process; its end kills any that were
-            # missed.
-            self._process.send_signal(signal.SIGCONT)
-            self._process.terminate()
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(2 * process_tree.PATIENCE_S)
-            self._process.kill()
-        return self._process.wait()
 
 
 class Forked:

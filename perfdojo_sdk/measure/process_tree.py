@@ -2,20 +2,20 @@
 
 A process may leave its session and its parent, but not an ancestor that adopts orphans (a *child subreaper*,
 see ``prctl(2)``). So a process that adopts is the parent of all untrusted ones, and kills children until
-there are none. This file is also a script for such a process: ``process_tree.py SCRIPT FOLDER PARENT`` runs
-SCRIPT in a child. Linux only; only the standard library is imported, so that a start costs little.
+there are none. :func:`guard` is such a process. Linux only.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import runpy
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 #: Options of prctl(2): the signal when the parent dies, becoming a subreaper, asking for that.
 _DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
@@ -163,11 +163,11 @@ def _share(pid: int) -> int:
         return _resident(pid)
 
 
-# -- the script --------------------------------------------------------------------------------------
+# -- the process above a worker ------------------------------------------------------------------------
 
 
-def main(script: str, folder: str, parent: int) -> None:
-    """Run the script in a child, end whatever it leaves, and end as it did."""
+def guard(work: Callable[[], object], parent: int) -> None:
+    """Do the work in a child, end whatever it leaves, and end this process as the child did."""
 
     def leave(*_: object) -> None:
         raise SystemExit
@@ -180,11 +180,7 @@ def main(script: str, folder: str, parent: int) -> None:
     with adopting():
         child = os.fork()
         if child == 0:
-            os.setpgid(0, 0)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            sys.argv = [script, folder]
-            runpy.run_path(script, run_name="__main__")
-            return
+            _do(work)
         try:
             status = ended(child) or 0
         finally:
@@ -197,5 +193,18 @@ def main(script: str, folder: str, parent: int) -> None:
     os._exit(status)
 
 
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+def _do(work: Callable[[], object]) -> NoReturn:
+    """Do the work in a process group of its own, and exit without the handlers of this process."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        work()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)

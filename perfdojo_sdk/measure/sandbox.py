@@ -38,7 +38,8 @@ from perfdojo_sdk.measure.answer import (
     read_answer,
     runner_fault,
 )
-from perfdojo_sdk.measure.child import Child, Forked, Interpreted
+from perfdojo_sdk.measure.child import Child, Forked
+from perfdojo_sdk.measure.fork_server import Served
 from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.programs import run_program
@@ -93,8 +94,8 @@ class Job:
     sets: int = 0
     """Inputs and outputs stand in sets, one behind the other; the kernel is called for each. 0: one call."""
     forks: bool = False
-    """True if the child is a fork of this process, not a new interpreter: the same limits and checks, and a
-    start some fifty times as fast. Not allowed with other threads in this process."""
+    """True if the child is a fork of this process, not of a fork server: the same limits and checks, and a
+    start that is faster still. Not allowed with other threads in this process."""
 
 
 @dataclass
@@ -404,7 +405,7 @@ def _start(folders: list[Path], job: Job, said: int, files: tuple[int, ...]) -> 
     # One thread for NumPy: the child calls kernels, and needs no linear algebra.
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(job.modules)
-    return Interpreted(job.script, str(folders[0]), environment, said, files)
+    return Served(job.script, str(folders[0]), environment, said, files)
 
 
 def _excess(child: Child, request: RunRequest, own: int) -> Failure | None:
