@@ -164,7 +164,7 @@ def _text(rows: list[dict[str, Any]]) -> str:
 
 
 def _race(rows: list[dict[str, Any]]) -> list[str]:
-    """What the right results say of speed, beside eager PyTorch and beside the better of the two."""
+    """The speed of the right results beside eager PyTorch and beside the better of the two."""
     right = [row for row in rows if row["status"] in ("right", "elsewhere") and row["ours_s"] > 0]
     words = []
     for rival, named in (("eager_s", "eager"), ("inductor_s", "inductor")):
