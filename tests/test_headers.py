@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.measure import toolchain
-from perfdojo_sdk.measure.headers import MOST_SETS, WORTH_WHILE, ParsedHeaders, leading_includes
+from perfdojo_sdk.measure.headers import MOST_KEPT, MOST_SETS, WORTH_WHILE, ParsedHeaders, leading_includes
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.measure.tools import Ended, run_tool
 
@@ -88,6 +89,99 @@ def test_what_fails_only_with_parsed_headers_does_without(monkeypatch: pytest.Mo
     for _ in range(WORTH_WHILE + 1):
         broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O3",))
         assert isinstance(broken, Failure) and "nonsense" in broken.detail
+
+
+# -- kept for later processes --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str]:
+    """Sources that read a file outside; the cache is a folder of the test."""
+    (tmp_path / "system").mkdir()
+    (tmp_path / "system" / "a header.h").write_text("enum { TWO = 2 };\n")
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    own = OWN.replace("2 *", "TWO *").replace(
+        "_H\nstatic", f'_H\n#include "{tmp_path}/system/a header.h"\nstatic'
+    )
+    return {"k.c": CODE, "own.h": own}
+
+
+def compiled_with(
+    known: ParsedHeaders, sources: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> Path | None:
+    """Where the headers stand with which ``sources`` were compiled, in one compilation."""
+    compiler, seen = find_toolchain(), list[str]()
+    if not compiler.is_gcc:
+        pytest.skip("needs gcc")
+
+    def run(command: list[str], folder: str, timeout_s: float) -> Ended | None:
+        seen.extend(command)
+        return run_tool(command, folder, timeout_s)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(toolchain, "_HEADERS", known)
+        patch.setattr(toolchain, "run_tool", run)
+        made = compiler.compile(sources, ("-O2",))
+    assert isinstance(made, Compiled), made
+    return Path(seen[seen.index("-include") + 1]).parent if "-include" in seen else None
+
+
+def test_headers_are_kept_until_a_file_that_they_read_changes(
+    sources: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, cache = ParsedHeaders(keeps=True), tmp_path / "cache" / "headers"
+    places = [compiled_with(first, sources, monkeypatch) for _ in range(WORTH_WHILE)]
+    assert not any(places[:-1]) and places[-1] is not None and places[-1].parent == cache
+    assert compiled_with(ParsedHeaders(keeps=True), sources, monkeypatch) == places[-1], "another process"
+    assert compiled_with(ParsedHeaders(), sources, monkeypatch) is None, "it keeps nothing and finds nothing"
+    header = tmp_path / "system" / "a header.h"
+    header.write_text("enum { TWO = 3 };\n")
+    later = ParsedHeaders(keeps=True)
+    assert compiled_with(later, sources, monkeypatch) is None
+    again = [compiled_with(later, sources, monkeypatch) for _ in range(WORTH_WHILE)]
+    assert again[-1] == places[-1], "made anew in the same place"
+    header.unlink()
+    with pytest.raises(AssertionError, match="a header.h"):
+        compiled_with(ParsedHeaders(keeps=True), sources, monkeypatch)
+
+
+def test_headers_that_others_may_write_are_not_used(
+    sources: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ParsedHeaders(keeps=True)
+    place = [compiled_with(first, sources, monkeypatch) for _ in range(WORTH_WHILE)][-1]
+    assert place is not None
+    place.chmod(0o777)
+    assert compiled_with(ParsedHeaders(keeps=True), sources, monkeypatch) is None
+    place.chmod(0o755)
+    (tmp_path / "cache" / "headers").chmod(0o777)
+    other = ParsedHeaders(keeps=True)
+    found = [
+        compiled_with(other, {**sources, "own.h": sources["own.h"] + "\n"}, monkeypatch) for _ in range(4)
+    ]
+    assert found[-1] is not None and tmp_path not in found[-1].parents, "a folder of this process"
+
+
+@pytest.mark.parametrize("content", ["", "[1]", "nonsense", '{"/etc/hostname": 1}'])
+def test_headers_with_a_broken_list_are_made_anew(
+    content: str, sources: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = ParsedHeaders(keeps=True)
+    place = [compiled_with(first, sources, monkeypatch) for _ in range(WORTH_WHILE)][-1]
+    assert place is not None
+    (place / "states.json").write_text(content)
+    later = ParsedHeaders(keeps=True)
+    assert [compiled_with(later, sources, monkeypatch) for _ in range(WORTH_WHILE)] == [None, None, place]
+
+
+def test_few_sets_of_headers_are_kept(
+    sources: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for k in range(MOST_KEPT + 2):
+        known, own = ParsedHeaders(keeps=True), {**sources, "own.h": sources["own.h"] + "\n" * k}
+        for _ in range(WORTH_WHILE):
+            compiled_with(known, own, monkeypatch)
+    assert len(list((tmp_path / "cache" / "headers").iterdir())) == MOST_KEPT
 
 
 def test_the_code_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,6 +129,54 @@ def test_a_level_that_is_not_perfectly_nested_ends_the_rows() -> None:
     assert rows is not None and rows.sizes == (3,)
 
 
+#: The first two nests put a border around an input, of which the third reads several rows each time.
+BORDERED = """
+kernel bordered(a, b) -> c
+a f32 [2,6,8] heap
+b f32 [3] heap
+t f32 [2,8,8] heap
+c f32 [2,9,6,8] heap
+
+2 8 8 t[{0},{1},{2}] = 0
+2 6 8 t[{0},{1}+1,{2}] = a[{0},{1},{2}]
+2 9 6 8
+| c[{0},{1},{2},{3}] = 0
+| 3 c[{0},{1},{2},{3}] += t[{0},{2}+{4},{3}] * b[{4}] * 7
+"""
+
+
+def test_cheap_nests_before_the_rows_run_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = program(BORDERED)
+    coarse, fine = outermost_rows(root, 10**6), outermost_rows(root, 40)
+    assert coarse is not None and (coarse.sizes, coarse.before) == ((2,), 0), "large rows are enough"
+    assert fine is not None and (fine.sizes, fine.before) == ((2, 9, 6), 2)
+    assert "t" not in fine.dimensions
+    inputs = draw("random", root, 1)
+    whole = run_reference(WIDE, BORDERED, inputs)["c_v"]
+    wanted = np.array([[0, 0, 0], [0, 3, 5], [1, 2, 4]], np.int32)
+    for kind in (WIDE, BOUNDED):
+        given = {**inputs, ROWS: wanted}
+        some = run_reference(kind, BORDERED, given, rows=3, split=fine, any_order=True)["c_v"]
+        assert np.array_equal(some, whole[tuple(wanted.T)])
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(("c) -> c", "c) -> c"), id="none"),
+        pytest.param(("* 7\n", "* 7\n2 6 8 t[{0},{1},{2}] = 1\n"), id="changed later"),
+        pytest.param(("-> c", "-> c, t"), id="an output"),
+        pytest.param(
+            ("t[{0},{1}+1,{2}] = a[{0},{1},{2}]", "50 t[{0},{1}+1,{2}] = a[{0},{1},{2}]"), id="dear"
+        ),
+    ],
+)
+def test_nests_that_are_dear_or_seen_later_belong_to_the_rows(change: tuple[str, str]) -> None:
+    rows = outermost_rows(program(BORDERED.replace(*change)), 40)
+    before = 2 if change[0] == change[1] else 0
+    assert rows is not None and rows.before == before and (len(rows.sizes) == 1 or before)
+
+
 def test_rows_of_several_levels_are_all_corners_and_some_others() -> None:
     root = program(PRODUCTS)
     references = References(root, root, ACCURACY, CORE_DIALECT, 0, False)

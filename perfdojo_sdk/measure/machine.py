@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.hookspecs.types import Failure, Provenance
 from perfdojo_sdk.measure.guarded_files import private_folder
+from perfdojo_sdk.measure.kept_files import cache_folder
 from perfdojo_sdk.measure.probe_c import PROBE_CODE
 from perfdojo_sdk.measure.toolchain import find_toolchain
 
@@ -113,15 +114,6 @@ def _caches() -> tuple[Cache, ...]:
         size = int(number) << {"": 0, "K": 10, "M": 20}[unit]
         found.append(Cache(level, size, "," in sharers or "-" in sharers))
     return tuple(sorted(found, key=lambda c: c.level))
-
-
-def cache_folder() -> Path:
-    """The folder of measured figures: ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache."""
-    own = os.environ.get("PERFDOJO_CACHE")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "perfdojo"
 
 
 @dataclass(frozen=True)

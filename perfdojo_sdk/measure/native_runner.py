@@ -20,8 +20,8 @@ from perfdojo_sdk.core.files import holder, try_lock
 from perfdojo_sdk.core.interface import HARNESSED
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.measure.callers_c import callers
-from perfdojo_sdk.measure.kept_files import own_lock
-from perfdojo_sdk.measure.machine import cache_folder, machine
+from perfdojo_sdk.measure.kept_files import cache_folder, own_lock
+from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.measure.sandbox import Job, execute, execute_together
 from perfdojo_sdk.measure.toolchain import Compiled, Toolchain, find_toolchain
 

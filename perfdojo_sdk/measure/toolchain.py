@@ -37,7 +37,7 @@ _MOST_NOTES = 4000
 _MOST_CODE = 1 << 30
 _MOST_VERSION = 200
 _HEADERS_TIMEOUT_S, _VERSION_TIMEOUT_S = 60.0, 30.0
-_HEADERS = ParsedHeaders()
+_HEADERS = ParsedHeaders(keeps=True)
 _DIAGNOSTIC = re.compile(r"^[^\n]*?\b(?:fatal )?(?:error|undefined reference)\b:? *(.*)$", re.MULTILINE)
 
 

@@ -26,7 +26,7 @@ from perfdojo_sdk.library.build import Observer, build_library
 from perfdojo_sdk.library.builder import Builder
 from perfdojo_sdk.library.loader import Library, load_library
 from perfdojo_sdk.library.manifest import LibraryError
-from perfdojo_sdk.measure.machine import cache_folder
+from perfdojo_sdk.measure.kept_files import cache_folder
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.store.traces import Strict
 

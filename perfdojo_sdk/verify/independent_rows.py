@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from perfdojo_sdk.core.expression import AffineExpr
-from perfdojo_sdk.core.program import Program, Scope
+from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.reduced import statement_instances
+
+#: Nests before the rows are cheap if all of the program costs so many times as much.
+_CHEAP = 8
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,9 @@ class Rows:
     """Iterations of each level."""
     dimensions: Mapping[str, tuple[int, ...]]
     """Array -> for each level the dimension whose subscript is that level's iterator."""
+    before: int = 0
+    """So many of the first nests compute what all rows read, such as an input with a border. They run as a
+    whole; what they write counts as input."""
 
     @property
     def count(self) -> int:
@@ -42,13 +48,39 @@ def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
 
     As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
     down to it are perfectly nested, those of one level have one size, and every array that is written
-    uses the level's iterator, alone, in one and the same dimension wherever it appears.
+    uses the level's iterator, alone, in one and the same dimension wherever it appears. Where rows would be
+    larger, cheap nests at the beginning are left out of them.
     """
-    instances = statement_instances(program)
-    written = [b for b in program.buffers if any(o.writes for o in program.occurrences[b.name])]
+    instances, best = statement_instances(program), _rows_behind(program, 0, row_instances)
+    for before in range(1, len(program.body)):
+        if best and instances <= row_instances * best.count:
+            break
+        apart = _cheap_and_apart(program, before)
+        found = _rows_behind(program, before, row_instances) if apart else None
+        if found and (best is None or found.count > best.count):
+            best = found
+    return best
+
+
+def _cheap_and_apart(program: Program, before: int) -> bool:
+    """True if the first nests cost little, write no output, and nothing that a later nest writes."""
+    first, later = program.body[:before], program.body[before:]
+    taken = {program.buffer_of[name].name for name in program.outputs} | _written(program, later)
+    cost = sum(prod(leaf.sizes) for node in first for leaf in node.leaves)
+    return _written(program, first).isdisjoint(taken) and cost * _CHEAP <= statement_instances(program)
+
+
+def _written(program: Program, nodes: Sequence[Node]) -> set[str]:
+    """The buffers that the nodes write."""
+    return {program.buffer_of[leaf.statement.target.array].name for node in nodes for leaf in node.leaves}
+
+
+def _rows_behind(program: Program, before: int, row_instances: int) -> Rows | None:
+    instances, nodes = statement_instances(program), program.body[before:]
+    names = _written(program, nodes)
+    written = [b for b in program.buffers if b.name in names]
     sizes: list[int] = []
     dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
-    nodes = program.body
     while nodes and (not sizes or instances > row_instances * prod(sizes)):
         scopes = [node for node in nodes if isinstance(node, Scope)]
         if len(scopes) < len(nodes) or len({scope.size for scope in scopes}) != 1:
@@ -62,7 +94,7 @@ def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
             dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
         nested = all(len(scope.body) == 1 for scope in scopes)
         nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
-    return Rows(tuple(sizes), dimensions) if sizes else None
+    return Rows(tuple(sizes), dimensions, before) if sizes else None
 
 
 def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:

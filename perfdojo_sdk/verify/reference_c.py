@@ -134,6 +134,8 @@ class _Emitter:
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
+        self.levels = 0
+        """Outermost levels of the nest at hand that stand for rows."""
         self.any_order = any_order and kind != WIDE
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
@@ -295,7 +297,8 @@ class _Emitter:
         for buffer in own:
             if not self.program.in_out.isdisjoint(buffer.arrays):
                 yield from self.copy_in(buffer)
-        for node in self.program.body:
+        for k, node in enumerate(self.program.body):
+            self.levels = len(self.split.sizes) if self.split and k >= self.split.before else 0
             yield from self.node(node, [], 1, self.large)
         for name in self.program.outputs:
             if not self.in_place(self.program.buffer_of[name]):
@@ -359,19 +362,17 @@ class _Emitter:
             yield from (pad + line for line in self.statement(node, scopes))
             return
         level = len(scopes)
-        levels = len(self.split.sizes) if self.split else 0
-        if level >= levels and (together := self.lanes_that_meet(node, level)):
+        if level >= self.levels and (together := self.lanes_that_meet(node, level)):
             yield from (pad + line for line in self.together(node, together, [*scopes, node]))
             return
-        if outlines and level >= levels and nest_needs_no_proof(self.program, node, level):
+        if outlines and level >= self.levels and nest_needs_no_proof(self.program, node, level):
             yield pad + self.nest(node, scopes)
             return
         yield from self.loop(node, scopes, depth, outlines)
 
     def loop(self, node: Scope, scopes: list[Scope], depth: int, outlines: bool) -> Iterator[str]:
         pad, level = "    " * depth, len(scopes)
-        levels = len(self.split.sizes) if self.split else 0
-        if level < levels:
+        if level < self.levels:
             # The first of the levels stands for all of them; those below it only name their iteration.
             yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if level == 0 else pad + "{"
             yield f"{pad}    const long i{level} = {self.row(level)};"

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.hookspecs.types import Failure
-from perfdojo_sdk.measure.kept_files import kept_code
-from perfdojo_sdk.measure.machine import cache_folder, machine
+from perfdojo_sdk.measure.kept_files import cache_folder, kept_code
+from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.measure.toolchain import Toolchain, find_toolchain
 
 #: Flags of the C compiler: no contraction, because hostfloat.h computes rounding errors; inlining, because no
