@@ -109,7 +109,7 @@ def sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, str
 def compiled_with(
     known: ParsedHeaders, sources: Mapping[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> Path | None:
-    """Where the headers stand with which ``sources`` were compiled, in one compilation."""
+    """The folder of the headers with which ``sources`` were compiled, in one compilation."""
     compiler, seen = find_toolchain(), list[str]()
     if not compiler.is_gcc:
         pytest.skip("needs gcc")
