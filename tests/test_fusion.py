@@ -169,6 +169,8 @@ COPY = "4 z[{0}] = x[{0}]\n"
         ("4 t[{0}] = exp(x[{0}] * 3)\n4 y[{0}] = t[{0}] * t[{0}]\n" + COPY, False),  # twice
         ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}]\n4 z[{0}] = t[{0}]\n", False),  # two readers
         ("4 t[{0}] = x[{0}] * 3\n4 y[3-{0}] = t[3-{0}]\n" + COPY, False),  # another order
+        ("4 t[{0}] = x[{0}] * 3\n4 2 y[{0}] = t[{0}]\n" + COPY, False),  # each twice
+        ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{1}]\n" + COPY, False),  # four times
         ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{0}]\n" + COPY, False),  # again and again
         ("4 t[{0}] = x[{0}]\n4 t[{0}] += x[{0}]\n4 y[{0}] = t[{0}]\n" + COPY, False),  # a sum
         ("4 z[{0}] = x[{0}]\n4 t[{0}] = z[{0}] * 3\n4 z[{0}] = 7\n4 y[{0}] = t[{0}]\n", False),  # changed
@@ -176,6 +178,31 @@ COPY = "4 z[{0}] = x[{0}]\n"
 )
 def test_a_definition_is_put_in_only_where_nothing_changes(body: str, expected: bool) -> None:
     assert substituted(body) is expected
+
+
+TURNED = """kernel k(x) -> y
+x f32 [4,3] heap
+t f32 [4,3] heap
+y f32 [3] heap
+
+4 3 t[{0},{1}] = x[{0},{1}] * index({0}*8+{1}) + x[{0},2-{1}]
+3
+| y[{0}] = 0
+| 4 y[{0}] += t[{1},{0}] * t[{1},{0}]
+"""
+
+
+def test_a_definition_is_put_in_whatever_the_order_of_the_elements(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Iterators of the definition's loops become those with which the elements are read."""
+    monkeypatch.setattr("perfdojo_sdk.graph.substitution.CHEAP", 4)
+    before = parse(TURNED)
+    after = with_definitions(before)
+    assert "t" not in after.names and "x[{1},{0}] * index({0}+{1}*8) + x[{1},-{0}+2]" in after.text, (
+        after.text
+    )
+    x = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
+    [one], [other] = interpreted(before, [x]), interpreted(after, [x])
+    assert one.tobytes() == other.tobytes()
 
 
 # -- passes --------------------------------------------------------------------------------------
@@ -312,6 +339,17 @@ def turned(b: Builder) -> Value:
 def columns(b: Builder) -> Value:
     x = elementwise.relu(b, b.input("x", (8, 16), "f32"))
     return elementwise.relu(b, reductions.reduce_sum(b, x, [0], False))
+
+
+def test_steps_before_a_reduction_of_columns_stand_in_its_sums(target: Target) -> None:
+    """The reduction goes as it went without them; the steps behind it stay apart."""
+    b = Builder()
+    x = elementwise.relu(b, b.input("x", (4, 8, 5), "f32"))
+    sums = reductions.reduce_sum(b, x, [1], True)
+    graph = b.graph({"y": add(b, b.input("z", (4, 8, 5), "f32"), elementwise.relu(b, sums))})
+    made = fused(graph, plan_fusion(graph, target))
+    assert bits(made) == bits(graph)
+    assert [node.program.name for node in made.nodes] == ["relu_reduce_sum", "relu", "add"]
 
 
 def twice(b: Builder) -> Value:

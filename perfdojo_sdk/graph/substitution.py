@@ -1,17 +1,17 @@
 """Substitution of definitions: what a temporary is computed from, in the place where it is read.
 
 Every operation keeps its operands, its dtype and its order, so not one bit of a result changes. Only
-temporaries of which each element is written once and read by one statement, once for each element, are
-substituted: nothing is computed twice, but for a cheap value that one statement reads several times.
+temporaries are substituted of which each element is written once and read by one statement, once for each
+element, in any order: nothing is computed twice, but for a cheap value that a statement reads several times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from perfdojo_sdk.core.expression import Access, Expression, Read, map_expression, operations
+from perfdojo_sdk.core.expression import Access, Expression, IndexValue, Read, map_expression, operations
 from perfdojo_sdk.core.program import Occurrence, Program, Statement
-from perfdojo_sdk.core.subscripts import LEVELS
+from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
 
 #: Most elements that a statement reads once definitions have been put in.
 MOST_READS = 12
@@ -31,13 +31,25 @@ def with_definitions(program: Program) -> Program:
 def in_order(program: Program, access: Access, sizes: Sequence[int]) -> int | None:
     """The number of outermost loops whose iterators, in their order and over whole dimensions, are the
     subscripts of an access; dimensions of one element count for nothing. None if it has other subscripts."""
-    shape = program.buffer_of[access.array].shape
-    long = [(form, size) for form, size in zip(access.subscripts, shape, strict=True) if size > 1]
+    long = _long(program, access)
     right = all(
         form == LEVELS[level] and level < len(sizes) and sizes[level] == size
         for level, (form, size) in enumerate(long)
     )
     return len(long) if right else None
+
+
+def _long(program: Program, access: Access) -> list[tuple[AffineExpr, int]]:
+    """The subscripts and sizes of the dimensions of more than one element."""
+    shape = program.buffer_of[access.array].shape
+    return [(form, size) for form, size in zip(access.subscripts, shape, strict=True) if size > 1]
+
+
+def _once_each(program: Program, occurrence: Occurrence) -> bool:
+    """True if an access meets each element of its array exactly once, in some order."""
+    levels = [(LEVELS[k], size) for k, size in enumerate(occurrence.sizes) if size > 1]
+    found = _long(program, occurrence.access)
+    return len(found) == len(levels) and all(each in found for each in levels)
 
 
 def _definition(program: Program, array: str) -> tuple[Occurrence, Statement] | None:
@@ -50,7 +62,8 @@ def _definition(program: Program, array: str) -> tuple[Occurrence, Statement] | 
     if len(writes) != 1 or len(readers) != 1:
         return None
     write, (reader,) = writes[0], readers.values()
-    one_each = all(in_order(program, o.access, o.sizes) == len(o.sizes) for o in occurrences)
+    written = in_order(program, write.access, write.sizes) == len(write.sizes)
+    one_each = written and all(_once_each(program, o) for o in occurrences if not o.writes)
     alone = len(program.body[write.path[0]].leaves) == 1
     later = all(write.path[0] < o.path[0] for o in occurrences if not o.writes)
     plain = write.statement.accumulate is None and not write.statement.guard
@@ -75,10 +88,20 @@ def _substituted(program: Program, write: Occurrence, reader: Statement) -> Prog
     array, definition = write.access.array, write.statement.value
 
     def value(e: Expression) -> Expression:
-        return definition if isinstance(e, Read) and e.access.array == array else e
+        if not isinstance(e, Read) or e.access.array != array:
+            return e
+        forms = [form for form, _ in _long(program, e.access)]
+        return map_expression(definition, lambda part: _moved(part, forms))
 
     new = reader.with_parts(reader.target, map_expression(reader.value, value))
     made = program.replaced(program.paths[reader.id], (new,))
     body = tuple(node for k, node in enumerate(made.body) if k != write.path[0])
     buffers = tuple(b for b in made.buffers if b.name != array)
     return Program(made.name, made.inputs, made.outputs, buffers, body)
+
+
+def _moved(part: Expression, forms: Sequence[AffineExpr]) -> Expression:
+    """A part of a definition, with ``forms`` in the places of its loops' iterators."""
+    if isinstance(part, Read):
+        return Read(part.access.substitute(lambda level: forms[level]), part.dtype)
+    return part.substitute(lambda level: forms[level]) if isinstance(part, IndexValue) else part

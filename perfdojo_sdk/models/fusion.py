@@ -100,8 +100,9 @@ class _Planner:
         roles = {program.text: role_of(program, target) for program in graph.programs}
         self.roles = [roles[node.program.text] for node in graph.nodes]
         self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
-        self.verdicts: dict[str, str] = {}
-        """Text of a joined program -> why it is no good kernel: equal layers are judged once."""
+        self.verdicts: dict[tuple[str, bool], str] = {}
+        """Text of a joined program, and whether all steps stand in one reduction -> why it is no good kernel:
+        equal layers are judged once."""
         self.readers: dict[str, list[int]] = {}
         """Value -> the nodes that read it."""
         for k, call in enumerate(graph.calls):  # paths may lead through parts of peers, which join no kernel
@@ -186,13 +187,19 @@ class _Planner:
             return apart.why
         if len(made.inputs) + len(made.outputs) > MOST_ARRAYS:
             return f"the kernel would have more than {MOST_ARRAYS} arrays"
-        return self._known(made.program, any(self.roles[k] in SUMS for k in members))
+        return self._known(made.program, members)
 
-    def _known(self, program: Program, anchored: bool) -> str:
-        if program.text not in self.verdicts:
-            found = obstacle(program, anchored, self.target) or self.accepts(program)
-            self.verdicts[program.text] = found
-        return self.verdicts[program.text]
+    def _known(self, program: Program, members: frozenset[int]) -> str:
+        """The reason why a joined program is no good kernel, or nothing."""
+        anchored = any(self.roles[k] in SUMS for k in members)
+        rows = [len(self.graph.nodes[k].program.body) for k in members if self.roles[k] is Role.ROWS]
+        # All steps stand in the statements of one reduction: it goes as it went without them.
+        absorbed = len(rows) == 1 and len(program.body) <= rows[0]
+        key = (program.text, absorbed)
+        if key not in self.verdicts:
+            found = "" if absorbed else obstacle(program, anchored, self.target)
+            self.verdicts[key] = found or self.accepts(program)
+        return self.verdicts[key]
 
     def _detour(self, first: int, second: int) -> bool:
         """True if a path leads from one group to the other through a third."""
