@@ -367,6 +367,19 @@ def test_an_index_beyond_its_array_is_an_error() -> None:
         ours(x, torch.tensor([4, 0]))
 
 
+@torch.no_grad()
+def test_a_target_that_is_no_class_is_an_error_unless_it_is_ignored() -> None:
+    loss = torch.nn.functional.cross_entropy
+    ours, x = compiled(lambda x, t: loss(x, t, ignore_index=7)), torch.randn(3, 5)
+    for good in ([0, 4, 2], [7, 1, 7]):
+        assert close(ours(x, torch.tensor(good)), loss(x, torch.tensor(good), ignore_index=7))
+    for bad in ([0, 5, 2], [-1, 1, 1]):
+        with pytest.raises(IndexError):
+            loss(x, torch.tensor(bad), ignore_index=7)
+        with pytest.raises(IndexError, match="an index is beyond 5 elements"):
+            ours(x, torch.tensor(bad))
+
+
 @pytest.mark.parametrize(
     "function",
     [

@@ -28,8 +28,9 @@ def within(index: str, size: int, negative: bool = True) -> str:
     return f"clamp({place}, 0, {size - 1})"
 
 
-def checked(b: Builder, indices: Value, size: int, negative: bool = True) -> None:
-    """Have the graph report an index above ``size - 1`` or below 0, with ``negative`` below ``-size``."""
+def checked(b: Builder, indices: Value, size: int, negative: bool = True, ignored: int | None = None) -> None:
+    """Have the graph report an index above ``size - 1`` or below 0, with ``negative`` below ``-size``; but
+    ``ignored`` is no index."""
     least = -size if negative else 0
     if indices.dtype not in ("i32", "i64"):
         raise Malformed(f"indices of {indices.dtype}")
@@ -39,14 +40,17 @@ def checked(b: Builder, indices: Value, size: int, negative: bool = True) -> Non
         raise Malformed(f"indices into {size} elements")
     if b.is_known(indices) and indices.elements <= FEW * FEW:
         for place in b.known_integers(indices):
-            if not least <= place < size:
+            if not least <= place < size and place != ignored:
                 raise Malformed(f"index {place} into {size} elements")
         return
     k = Writer(b, "outside")
     a, y, names = k.read(indices), k.write((), "i32"), levels(indices.rank)
     k.nest((), f"{y([])} = 0")
     element = a(names)
-    k.nest(indices.shape, f"{y([])} max= i32(or({element} < {least}, {element} >= {size}))")
+    outside = f"or({element} < {least}, {element} >= {size})"
+    if ignored is not None and not least <= ignored < size:
+        outside = f"and({outside}, {element} != {ignored})"
+    k.nest(indices.shape, f"{y([])} max= i32({outside})")
     b.check(k.done()[0], f"an index is beyond {size} elements")
 
 

@@ -1,4 +1,4 @@
-"""Losses of classes: an index chooses by comparison with each class, so nothing is read out of order."""
+"""Losses of classes, which an index chooses for each element."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from math import prod
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators.gathers import checked, within
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.writer import Writer, computed_in, levels
 
@@ -20,18 +21,20 @@ def negative_log_likelihood(
         raise Malformed(f"weights of {weight.text} for {x.shape[1]} classes")
     if reduction not in ("none", "sum", "mean"):
         raise Malformed(f"a reduction by {ascii(reduction)[:40]}")
+    checked(b, target, x.shape[1], False, ignored)
     k = Writer(b, "nll_loss")
     a, t = k.read(x), k.read(target)
     shape, kind = target.shape, computed_in(x.dtype)
-    names, label = levels(len(shape)), f"{{{len(shape)}}}"
-    hit = f"{t(names)} == {label}"
-    if ignored is not None:
-        hit = f"and({hit}, {t(names)} != {ignored})"
+    names = levels(len(shape))
+    label = within(t(names), x.shape[1], False)
     scale = k.read(weight).load([label]) if weight is not None else "1"
-    place = [names[0], label, *names[1:]]
+
+    def kept(term: str) -> str:
+        return term if ignored is None else f"select({t(names)} != {ignored}, {term}, 0)"
+
     loss = k.local(shape, kind)
-    term = f"-{a.load(place)} * {scale}" if weight is not None else f"-{a.load(place)}"
-    k.nest(shape, f"{loss(names)} = 0", ([x.shape[1]], f"{loss(names)} += select({hit}, {term}, 0)"))
+    term = f"-{a.load([names[0], label, *names[1:]])}"
+    k.nest(shape, f"{loss(names)} = {kept(term if weight is None else f'{term} * {scale}')}")
     if reduction == "none":
         y = k.write(shape, x.dtype)
         k.nest(shape, f"{y(names)} = {y.store(loss(names))}")
@@ -47,6 +50,6 @@ def negative_log_likelihood(
     else:
         weights = k.local((), kind)
         k.nest((), f"{weights([])} = 0")
-        k.nest([*shape, x.shape[1]], f"{weights([])} += select({hit}, {scale}, 0)")
+        k.nest(shape, f"{weights([])} += {kept(scale)}")
         k.nest((), f"{y([])} = {y.store(f'{total([])} / {weights([])}')}")
     return k.done()[0]
