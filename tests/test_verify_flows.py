@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Any
 
 import pytest
 
@@ -89,14 +90,30 @@ def _one_group(leaves: Sequence[flow.Leaf]) -> list[frozenset[str]]:
     return [frozenset(leaf.statement for leaf in leaves)]
 
 
-def _compare(program: Program, monkeypatch: pytest.MonkeyPatch) -> int:
-    """Compare what readers see in groups and in one flow; the number of buffers with several flows."""
+def _whole_time(self: flow.Flow) -> Any:
+    """When each access happens, with the numbers that are equal for all accesses to a cell."""
+    found = [each for k, nest in enumerate(self.nests) for each in flow._times(nest, (str(k),))]
+    if self.final:
+        found.append((self.final.name, self.final.domain.depth, (str(len(self.nests)),)))
+    longest = max(len(time) for _, _, time in found)
+    padded = [(name, depth, (*time, *["0"] * (longest - len(time)))) for name, depth, time in found]
+    return self.session.map([self.session.affine(name, depth, "", time) for name, depth, time in padded])
+
+
+def _compare(program: Program, monkeypatch: pytest.MonkeyPatch, few: int = 0) -> int:
+    """Compare what readers see in groups, and alone where there are more than ``few``, with what they see in
+    one flow; the number of buffers with several flows."""
     session = Session()
-    mine = _sets(program, session)
-    grouped = {name: (through, flow.unwritten(through)) for name, through in mine.flows.items()}
-    seen = {(r, mode): mine.seen(r, mode) for r in mine.flows_of for mode in MODES}
+    with monkeypatch.context() as patch:
+        patch.setattr(flow, "_FEW_READERS", few)
+        mine = _sets(program, session)
+        grouped = {name: (through, flow.unwritten(through)) for name, through in mine.flows.items()}
+        seen = {(r, mode): mine.seen(r, mode) for r in mine.flows_of for mode in MODES}
+    session.memory.clear()
     with monkeypatch.context() as patch:
         patch.setattr(flow, "_groups", _one_group)
+        patch.setattr(flow, "_FEW_READERS", 1000)
+        patch.setattr(flow.Flow, "_time", property(_whole_time))
         whole = _sets(program, session)
         for name, through in whole.flows.items():
             assert len(through) == 1
@@ -107,9 +124,10 @@ def _compare(program: Program, monkeypatch: pytest.MonkeyPatch) -> int:
     return sum(len(through) > 1 for through, _ in grouped.values())
 
 
+@pytest.mark.parametrize("few", [0, flow._FEW_READERS])
 @pytest.mark.parametrize("text", [BORDERS, OVERLAP, MISSING, PHASES, CHOSEN])
-def test_programs_by_hand(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _compare(parse(text), monkeypatch)
+def test_programs_by_hand(text: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    _compare(parse(text), monkeypatch, few)
 
 
 def _random(seed: int) -> Program:
@@ -120,6 +138,20 @@ def _random(seed: int) -> Program:
 def test_programs_cut_at_random(draw: Callable[[int], Program], monkeypatch: pytest.MonkeyPatch) -> None:
     several = sum(_compare(_cut(draw(seed), Random(seed)), monkeypatch) for seed in range(20))
     assert several > 8
+
+
+def test_a_move_in_one_of_many_readers_computes_its_flow_alone() -> None:
+    readers = "".join(f"6 10 y{k}[{{0}},{{1}}] = t[{{0}},{{1}}] * {k + 2}\n" for k in range(6))
+    names = [f"y{k}" for k in range(6)]
+    head = f"kernel many(x) -> {', '.join(names)}\nx f32 [6,10] heap\nt f32 [6,10] heap\n"
+    arrays = "".join(f"{name} f32 [6,10] heap\n" for name in names)
+    program = parse(f"{head}{arrays}\n6 10 t[{{0}},{{1}}] = x[{{0}},{{1}}]\n{readers}")
+    session = Session()
+    before = _sets(program, session).flows["t"]
+    assert len(before) == 7
+    changed = parse(program.text.replace("6 10 y3[{0},{1}] = t[{0},{1}]", "10 6 y3[{1},{0}] = t[{1},{0}]"))
+    after = _sets(changed, session).flows["t"]
+    assert sum(one is not other for one, other in zip(before, after, strict=True)) == 1
 
 
 def _cut(program: Program, rng: Random) -> Program:

@@ -5,7 +5,8 @@ buffer. Statements that touch cells apart (borders and interior of an image) hav
 other, so a buffer has a flow for each group of writing statements whose cells may meet, and a statement
 that only reads belongs to the flow of each group that it meets. The nest of a group determines its
 flow, so it is also the key under which the flow is cached: a move changes one or two nests of a
-program, and only those are computed again.
+program, and only those are computed again. For the same reason each of many statements that only read has a
+flow of its own, with the writes of its group.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ Box: TypeAlias = tuple[tuple[int, int, int], ...]
 Mode: TypeAlias = OneOf["last", "terms"]
 """The writers that a read depends on: the ``last`` write or accumulation (order counts), or all ``terms``:
 the last plain write and every accumulation since then, as a set."""
+
+
+#: Most statements of a group that only read, and that one flow is for.
+_FEW_READERS = 3
 
 
 class Touch(NamedTuple):
@@ -83,17 +88,26 @@ def flows(session: Session, nests: tuple[Nest, ...], final: Final | None) -> tup
     """
     leaves = [leaf for nest in nests for leaf in _leaves(nest)]
     chooses = any(touch.role == "may" for leaf in leaves for touch in leaf.touches)
-    groups = _groups(leaves)
-    if len(groups) < 2:
-        return (_flow(session, nests, final, chooses),)
-    return tuple(_flow(session, _only(nests, group), final, chooses) for group in groups)
+    only_read = {leaf.statement for leaf in leaves if leaf.only_reads}
+    found: list[Flow] = []
+    for group in _groups(leaves) or [frozenset()]:
+        readers = sorted(group & only_read)
+        if len(readers) <= _FEW_READERS or len(readers) == len(group):
+            readers = []
+        writers = group.difference(readers)
+        whole = len(writers) == len(leaves)
+        found.append(_flow(session, nests if whole else _only(nests, writers), final, chooses))
+        found += [_flow(session, _only(nests, writers | {r}), None, chooses, r) for r in readers]
+    return tuple(found)
 
 
-def _flow(session: Session, nests: tuple[Nest, ...], final: Final | None, chooses: bool) -> Flow:
-    key = ("flow", nests, final, chooses)
+def _flow(
+    session: Session, nests: tuple[Nest, ...], final: Final | None, chooses: bool, reader: str = ""
+) -> Flow:
+    key = ("flow", nests, final, chooses, reader)
     found = session.memory.get(key)
     if not isinstance(found, Flow):
-        found = session.memory[key] = Flow(session, nests, final, chooses)
+        found = session.memory[key] = Flow(session, nests, final, chooses, reader)
     return found
 
 
@@ -160,6 +174,8 @@ class Flow:
     final: Final | None
     chooses: bool
     """True if a run-time index chooses among cells of the buffer to write."""
+    reader: str = ""
+    """The only statement whose reads are meant; "" for all."""
 
     @cached_property
     def leaves(self) -> tuple[Leaf, ...]:
@@ -245,7 +261,8 @@ class Flow:
         """Every access in one of these roles, with its instances, in the order of the program."""
         for leaf in self.leaves:
             for touch in leaf.touches:
-                if touch.role in roles:
+                reads = touch.role in ("read", "own")
+                if touch.role in roles and not (reads and self.reader not in ("", leaf.statement)):
                     yield touch, leaf.domain
         if self.final and "read" in roles:
             yield Touch(self.final.name, "read", self.final.cell, ()), self.final.domain
@@ -263,15 +280,26 @@ class Flow:
 
     @cached_property
     def _time(self) -> isl.UnionMap:
-        """Every access -> when it happens: numbers that are compared from the left."""
+        """Every access -> when it happens: numbers that are compared from the left. Numbers that are equal
+        for all accesses to one cell are left out."""
         found = [each for k, nest in enumerate(self.nests) for each in _times(nest, (str(k),))]
-        if self.final:
-            found.append((self.final.name, self.final.domain.depth, (str(len(self.nests)),)))
-        longest = max(len(time) for _, _, time in found)
+        longest = max((len(time) for _, _, time in found), default=1)
+        padded = [(name, depth, (*time, *["0"] * (longest - len(time)))) for name, depth, time in found]
+        cells = [touch.cell for leaf in self.leaves for touch in leaf.touches]
+        fixed = {texts[0] for texts in zip(*cells, strict=True) if len({*texts}) == 1} if cells else set()
+        telling = [
+            k
+            for k, texts in enumerate(zip(*(time for *_, time in padded), strict=True))
+            if len({*texts}) > 1 or not (texts[0] in fixed or texts[0].isdecimal())
+        ]
+        if self.final:  # after all others, which the first number says
+            telling = [0, *(k for k in telling if k)]
+            last = (str(len(self.nests)), *["0"] * (longest - 1))
+            padded.append((self.final.name, self.final.domain.depth, last))
         return self.session.map(
             [
-                self.session.affine(name, depth, "", (*time, *["0"] * (longest - len(time))))
-                for name, depth, time in found
+                self.session.affine(name, depth, "", tuple(time[k] for k in telling or [0]))
+                for name, depth, time in padded
             ]
         )
 

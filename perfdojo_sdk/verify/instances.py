@@ -155,7 +155,8 @@ class ProgramSets:
     def choices(self, name: str) -> tuple[int, ...]:
         """Numbers of values of the run-time indices at which a statement writes."""
         place = self.by_name[name]
-        return self.cell(place.statement.target, place.sizes)[1]
+        target = place.statement.target
+        return self.cell(target, place.sizes)[1] if any(lookups_of((target,))) else ()
 
     def chooses(self, name: str) -> bool:
         """True if a statement writes at a run-time index."""
