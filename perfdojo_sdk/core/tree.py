@@ -91,6 +91,16 @@ class Scope:
         return {array: tuple(touches) for array, touches in found.items()}
 
     @lazy
+    def instances(self) -> int:
+        """The number of times that statements inside run."""
+        return self.size * sum([child.instances for child in self.body])
+
+    @lazy
+    def skeleton(self) -> object:
+        """Ids, suffixes and shape of the tree, and which scopes iterate at all."""
+        return (self.id, self.suffix, self.size > 1, tuple([child.skeleton for child in self.body]))
+
+    @lazy
     def leaves(self) -> tuple[Leaf, ...]:
         around = (self.size,)
         return tuple([_new_leaf((s, around + sizes)) for child in self.body for s, sizes in child.leaves])
@@ -272,6 +282,14 @@ class Statement:
     def below(self) -> str:
         """The text one bar deeper, as it stands in a scope of several children."""
         return f"| {self.text}"
+
+    @property
+    def instances(self) -> int:
+        return 1
+
+    @property
+    def skeleton(self) -> object:
+        return self.id
 
     @lazy
     def leaves(self) -> tuple[Leaf, ...]:

@@ -44,8 +44,7 @@ _MOST_CHOSEN, _CHOSEN_ROWS = 1 << 14, 8
 
 def statement_instances(program: Program) -> int:
     """The number of statement instances in one run of the program."""
-    touches = [t for node in program.body for each in node.touches.values() for t in each]
-    return sum(prod(t.sizes) for t in touches if t.writes)
+    return sum(node.instances for node in program.body)
 
 
 @dataclass(frozen=True)
@@ -410,7 +409,7 @@ class _Game:
 
     def __init__(self, trace: Trace, rules: Rules) -> None:
         self.rules = rules
-        self.expected = [(_skeleton(step.after.body), step.legal) for step in trace.steps]
+        self.expected = [(_skeleton(step.after), step.legal) for step in trace.steps]
         self.transformations = [rules.transformation(move.transformation) for move in trace.moves]
 
     def counts(self, k: int) -> list[str]:
@@ -477,18 +476,14 @@ class _Game:
                 step = self.rules.attempt(before, move)
             except MoveError:
                 return None
-            if isinstance(step, Rejection) or (_skeleton(step.after.body), step.legal) != expected:
+            if isinstance(step, Rejection) or (_skeleton(step.after), step.legal) != expected:
                 return None
             steps.append(step)
         return Trace(root, tuple(steps))
 
 
-def _skeleton(nodes: Sequence[Node]) -> tuple[object, ...]:
-    """Ids, suffixes and shape of the tree, and which scopes iterate at all."""
-    return tuple(
-        (node.id, node.suffix, node.size > 1, _skeleton(node.body)) if isinstance(node, Scope) else node.id
-        for node in nodes
-    )
+def _skeleton(program: Program) -> tuple[object, ...]:
+    return tuple([node.skeleton for node in program.body])
 
 
 def resized(root: Program, extent: Extent, size: int) -> Program:
