@@ -368,6 +368,18 @@ def test_an_index_beyond_its_array_is_an_error() -> None:
 
 
 @torch.no_grad()
+def test_constants_that_a_call_makes_are_constants_of_its_graph() -> None:
+    """Dynamo detaches each of them in place."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.minimum(x, torch.tensor(0.5)) + torch.tensor([1.0, 2.0, 3.0])
+
+    ours, x = compiled(function), torch.randn(4, 3)
+    assert close(ours(x), function(x))
+    assert not report(ours).graphs[0].elsewhere and not report(ours).graphs[0].whole
+
+
+@torch.no_grad()
 def test_a_target_that_is_no_class_is_an_error_unless_it_is_ignored() -> None:
     loss = torch.nn.functional.cross_entropy
     ours, x = compiled(lambda x, t: loss(x, t, ignore_index=7)), torch.randn(3, 5)

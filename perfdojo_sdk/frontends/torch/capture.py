@@ -141,6 +141,10 @@ class _Functional:
 
     def change(self, node: Node, target: Any) -> None:
         """Put an ordinary operator in place of one that changes ``target``."""
+        if node.target is aten.detach_.default:  # of gradients, which are not recorded
+            node.replace_all_uses_with(target)
+            self.graph.erase_node(node)
+            return
         schema = node.target._schema  # type: ignore[union-attr]
         written = [a for a in schema.arguments if a.alias_info is not None and a.alias_info.is_write]
         if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
