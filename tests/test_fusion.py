@@ -111,12 +111,24 @@ UNARY: list[Callable[[Builder, Value], Value]] = [
     lambda b, x: elementwise.gelu(b, x, False),
     lambda b, x: elementwise.function(b, "tanh", x),
     lambda b, x: normalisations.softmax(b, x, 1, False),
+    lambda b, x: normalisations.softmax(b, x, 0, True),
+    lambda b, x: add(b, x, reductions.reduce_sum(b, elementwise.relu(b, x), [0], True)),
     lambda b, x: movement.transpose(b, x, (1, 0)),
     lambda b, x: b.view(movement.transpose(b, x, (1, 0)), x.shape),
     lambda b, x: add(b, x, weights(b, x.shape[1])),
     lambda b, x: contractions.matmul(b, x, weights(b, x.shape[1], 3)),
     lambda b, x: b.view(reductions.reduce_sum(b, x, [1], True), (x.shape[0], 1)),
 ]
+
+
+def test_a_kernel_may_have_many_temporaries() -> None:
+    """No name of theirs is that of a dtype, such as u8."""
+    b = Builder()
+    x = b.input("x", (3, 4), "f32")
+    for _ in range(25):
+        x = normalisations.softmax(b, x, 1, False)
+    graph = b.graph({"y": x})
+    assert bits(whole(graph)) == bits(graph) and len(whole(graph).nodes[0].program.buffers) > 70
 
 
 @settings(max_examples=40, deadline=None)
@@ -173,7 +185,10 @@ COPY = "4 z[{0}] = x[{0}]\n"
         ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{1}]\n" + COPY, False),  # four times
         ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{0}]\n" + COPY, False),  # again and again
         ("4 t[{0}] = x[{0}]\n4 t[{0}] += x[{0}]\n4 y[{0}] = t[{0}]\n" + COPY, False),  # a sum
-        ("4 z[{0}] = x[{0}]\n4 t[{0}] = z[{0}] * 3\n4 z[{0}] = 7\n4 y[{0}] = t[{0}]\n", False),  # changed
+        (
+            "4 z[{0}] = x[{0}]\n4 t[{0}] = z[{0}]\n4 z[{0}] = 7\n4 y[{0}] = t[{0}] + z[{0}]\n",
+            False,
+        ),  # changed
     ],
 )
 def test_a_definition_is_put_in_only_where_nothing_changes(body: str, expected: bool) -> None:
@@ -203,6 +218,57 @@ def test_a_definition_is_put_in_whatever_the_order_of_the_elements(monkeypatch: 
     x = np.arange(12, dtype=np.float32).reshape(4, 3) / 7
     [one], [other] = interpreted(before, [x]), interpreted(after, [x])
     assert one.tobytes() == other.tobytes()
+
+
+COLUMNS = """kernel k(x, a) -> y, z
+x f32 [4,3] heap
+a f32 [4,3] heap
+m f32 [3] heap
+t f32 [4,3] heap
+y f32 [4,3] heap
+z f32 [3] heap
+
+3
+| m[{0}] = 0
+| 4 m[{0}] += x[{1},{0}]
+| 4 t[{1},{0}] = x[{1},{0}] - m[{0}]
+4 3 y[{0},{1}] = t[{0},{1}] * index({0}*8+{1}) + a[{0},{1}]
+3 z[{0}] = m[{0}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("", ""), True),
+        (("4 t[{1},{0}] =", "2 2 t[{1}*2+{2},{0}] ="), False),  # two loops for one dimension
+        (("4 t[{1},{0}] =", "4 t[3-{1},{0}] ="), False),
+        (("4 3 y[{0},{1}] =", "4 3 1 y[{0},{1}] ="), True),  # a loop of one iteration
+        (("+ a[{0},{1}]", "+ a[{0},{1}] * t[{0},{1}]"), False),  # read twice
+        (("+ a[{0},{1}]", "+ m[{1}]"), False),  # of another nest's making
+        (("\n3\n", "\n3 4 y[{1},{0}] = 1\n3\n"), True),  # written before, and again
+        (("| 4 t", "| 4 y[{1},{0}] = 1\n| 4 t"), False),
+        (("4 3 y[{0},{1}] =", "3 z[{0}] = y[0,{0}]\n4 3 y[{0},{1}] ="), False),  # read meanwhile
+        (("y[{0},{1}] = t", "y[{0},{1}] += t"), False),
+        (("z[{0}] = m[{0}]", "z[{0}] = t[0,{0}]"), False),  # another reader
+    ],
+)
+def test_what_is_made_of_a_temporary_is_made_where_it_is_written(
+    change: tuple[str, str], expected: bool
+) -> None:
+    text = COLUMNS.replace(*change)
+    if "y[{0},{1}] +=" in text or "= y[0,{0}]" in text:
+        text = text.replace("\n3\n", "\n4 3 y[{0},{1}] = 2\n3\n", 1)
+    before = parse(text)
+    after = with_definitions(before)
+    assert ("t" not in after.names) is expected, after.text
+    given = [np.arange(k, k + 12, dtype=np.float32).reshape(4, 3) / 7 for k in (0, 5)]
+    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
+        assert one.tobytes() == other.tobytes()
+    if change == ("", ""):
+        assert "| 4 y[{1},{0}] = (x[{1},{0}] - m[{0}]) * index({0}+{1}*8) + a[{1},{0}]" in after.text, (
+            after.text
+        )
 
 
 # -- passes --------------------------------------------------------------------------------------

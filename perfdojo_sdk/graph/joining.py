@@ -67,7 +67,7 @@ def joined(graph: Graph, nodes: Sequence[Node], kept: frozenset[str]) -> Node:
         for buffer in program.buffers:
             for array in buffer.arrays:
                 if array not in rewrites:
-                    own.append(_buffer(f"u{len(own)}", buffer.dtype, buffer.shape))
+                    own.append(_buffer(f"s{len(own)}", buffer.dtype, buffer.shape))
                     rewrites[array] = named(own[-1].name)
         body += [_rewritten(tree, rewrites) for tree in program.body]
     made = Program(

@@ -1,4 +1,5 @@
-"""Substitution of definitions: what a temporary is computed from, in the place where it is read.
+"""Substitution of definitions: what a temporary is computed from, in the place where it is read, or what is
+made of it, in the place where it is written.
 
 Every operation keeps its operands, its dtype and its order, so not one bit of a result changes. Only
 temporaries are substituted of which each element is written once and read by one statement, once for each
@@ -7,10 +8,10 @@ element, in any order: nothing is computed twice, but for a cheap value that a s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdojo_sdk.core.expression import Access, Expression, IndexValue, Read, map_expression, operations
-from perfdojo_sdk.core.program import Occurrence, Program, Statement
+from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.subscripts import LEVELS, AffineExpr
 
 #: Most elements that a statement reads once definitions have been put in.
@@ -21,11 +22,13 @@ CHEAP = 1
 
 def with_definitions(program: Program) -> Program:
     """The program without the temporaries whose definitions can stand in their places."""
-    while True:
-        found = next(filter(None, (_definition(program, b.name) for b in program.buffers)), None)
-        if found is None:
-            return program
-        program = _substituted(program, *found)
+    names = [buffer.name for buffer in program.buffers]
+    for way in (_defined, _drawn):
+        for name in names:
+            made = way(program, name) if name in program.names else None
+            if made is not None:
+                return with_definitions(made)
+    return program
 
 
 def in_order(program: Program, access: Access, sizes: Sequence[int]) -> int | None:
@@ -52,56 +55,98 @@ def _once_each(program: Program, occurrence: Occurrence) -> bool:
     return len(found) == len(levels) and all(each in found for each in levels)
 
 
-def _definition(program: Program, array: str) -> tuple[Occurrence, Statement] | None:
-    """The write of a temporary and the statement that reads it, if its definition can stand there."""
-    if array in program.interface or program.buffer_of[array].arrays != (array,):
+def _defined(program: Program, array: str) -> Program | None:
+    """The program with the definition of a temporary where it is read, if it can stand there."""
+    found = _written_and_read(program, array)
+    if found is None:
         return None
-    occurrences = program.occurrences[array]
-    writes = [o for o in occurrences if o.writes]
-    readers = {o.statement.id: o.statement for o in occurrences if not o.writes}
-    if len(writes) != 1 or len(readers) != 1:
-        return None
-    write, (reader,) = writes[0], readers.values()
-    written = in_order(program, write.access, write.sizes) == len(write.sizes)
-    one_each = written and all(_once_each(program, o) for o in occurrences if not o.writes)
+    write, reads = found
+    reader = reads[0].statement
     alone = len(program.body[write.path[0]].leaves) == 1
-    later = all(write.path[0] < o.path[0] for o in occurrences if not o.writes)
-    plain = write.statement.accumulate is None and not write.statement.guard
-    reads = [o for o in occurrences if not o.writes]
     cheap = len(reads) == 1 or sum(1 for _ in operations(write.statement.value)) <= CHEAP
     size = len(reader.reads) + len(reads) * len(write.statement.reads)
-    if not (one_each and alone and later and plain and cheap and size <= MOST_READS):
+    inputs = {access.array for access in write.statement.reads}
+    if not (alone and cheap and size <= MOST_READS and _unwritten(program, inputs, write, reads[0])):
         return None
-    if write.statement.lookups or reader.lookups or not _unchanged(program, write, reads[0]):
-        return None
-    return write, reader
-
-
-def _unchanged(program: Program, write: Occurrence, read: Occurrence) -> bool:
-    """True if nothing that the definition reads is written between the two nests."""
-    between = program.body[write.path[0] + 1 : read.path[0] + 1]
-    written = {leaf.statement.target.array for node in between for leaf in node.leaves}
-    return written.isdisjoint(access.array for access in write.statement.reads)
-
-
-def _substituted(program: Program, write: Occurrence, reader: Statement) -> Program:
-    array, definition = write.access.array, write.statement.value
 
     def value(e: Expression) -> Expression:
         if not isinstance(e, Read) or e.access.array != array:
             return e
-        forms = [form for form, _ in _long(program, e.access)]
-        return map_expression(definition, lambda part: _moved(part, forms))
+        forms = _forms(program, write, e.access)
+        return map_expression(write.statement.value, lambda part: _moved(part, forms))
 
     new = reader.with_parts(reader.target, map_expression(reader.value, value))
-    made = program.replaced(program.paths[reader.id], (new,))
-    body = tuple(node for k, node in enumerate(made.body) if k != write.path[0])
+    return _replaced(program, reads[0].path, new, write.path[0], array)
+
+
+def _drawn(program: Program, array: str) -> Program | None:
+    """The program with what is made of a temporary where that is written, if it can be made there."""
+    found = _written_and_read(program, array)
+    if found is None:
+        return None
+    write, reads = found
+    [read, *others], reader = reads, reads[0].statement
+    alone = len(program.body[read.path[0]].leaves) == 1 and not reader.accumulate and not reader.guard
+    size = len(reader.reads) - 1 + len(write.statement.reads)
+    inputs = {access.array for access in reader.reads} - {array}
+    target = reader.target.array
+    touched = any(target in node.touches for node in program.body[write.path[0] : read.path[0]])
+    if others or not alone or touched or size > MOST_READS or not _unwritten(program, inputs, write, read):
+        return None
+    forms = _forms(program, read, write.access)
+
+    def value(e: Expression) -> Expression:
+        same = isinstance(e, Read) and e.access.array == array
+        return write.statement.value if same else _moved(e, forms)
+
+    place = reader.target.substitute(forms.__getitem__)
+    new = reader.with_parts(place, map_expression(reader.value, value))
+    return _replaced(program, write.path, new, read.path[0], array)
+
+
+def _written_and_read(program: Program, array: str) -> tuple[Occurrence, list[Occurrence]] | None:
+    """The write of a temporary and all reads of it, by one statement of a later nest; each of them meets
+    each element once. None if it is not so."""
+    if array in program.interface or program.buffer_of[array].arrays != (array,):
+        return None
+    occurrences = program.occurrences[array]
+    writes, reads = [o for o in occurrences if o.writes], [o for o in occurrences if not o.writes]
+    if len(writes) != 1 or len({o.statement.id for o in reads}) != 1:
+        return None
+    [write] = writes
+    plain = write.statement.accumulate is None and not write.statement.guard
+    later = write.path[0] < reads[0].path[0]
+    lookups = write.statement.lookups or reads[0].statement.lookups
+    if not (plain and later) or lookups or not all(_once_each(program, o) for o in occurrences):
+        return None
+    return write, reads
+
+
+def _forms(program: Program, one: Occurrence, other: Access) -> dict[int, AffineExpr]:
+    """For each loop around one access, which meets each element once, what it is at another access to the
+    same element: the subscript there of the dimension that it runs over."""
+    forms = {level: AffineExpr() for level in range(len(one.sizes))}
+    for (form, _), (there, _) in zip(_long(program, one.access), _long(program, other), strict=True):
+        forms[LEVELS.index(form)] = there
+    return forms
+
+
+def _unwritten(program: Program, arrays: set[str], write: Occurrence, read: Occurrence) -> bool:
+    """True if none of the arrays is written from the nest of one occurrence to that of the other."""
+    between = program.body[write.path[0] : read.path[0] + 1]
+    return arrays.isdisjoint(leaf.statement.target.array for node in between for leaf in node.leaves)
+
+
+def _replaced(program: Program, path: Path, new: Statement, left_out: int, array: str) -> Program:
+    """The program with another statement at a path, without one of its nests and an array."""
+    made = program.replaced(path, (new,))
+    body = tuple(node for k, node in enumerate(made.body) if k != left_out)
     buffers = tuple(b for b in made.buffers if b.name != array)
     return Program(made.name, made.inputs, made.outputs, buffers, body)
 
 
-def _moved(part: Expression, forms: Sequence[AffineExpr]) -> Expression:
-    """A part of a definition, with ``forms`` in the places of its loops' iterators."""
+def _moved(part: Expression, forms: Mapping[int, AffineExpr]) -> Expression:
+    """A leaf of an expression with ``forms`` in the places of the iterators of its loops."""
     if isinstance(part, Read):
-        return Read(part.access.substitute(lambda level: forms[level]), part.dtype)
-    return part.substitute(lambda level: forms[level]) if isinstance(part, IndexValue) else part
+        return Read(part.access.substitute(forms.__getitem__), part.dtype)
+    return part.substitute(forms.__getitem__) if isinstance(part, IndexValue) else part
