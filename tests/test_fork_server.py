@@ -104,6 +104,38 @@ def test_a_server_that_was_killed_is_replaced(worker: Path) -> None:
     assert status == 0 and said and fork_server.running() != [server]
 
 
+def test_an_interrupted_question_leaves_no_answer_for_the_next(
+    worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert said_by(worker, {})[0] == 0
+    [server] = fork_server._servers.values()
+
+    class Interrupted:
+        def recv(self, most: int) -> bytes:
+            raise KeyboardInterrupt
+
+        def __getattr__(self, name: str) -> object:
+            return getattr(server_socket, name)
+
+    server_socket = server._socket
+    monkeypatch.setattr(server, "_socket", Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        said_by(worker, {})
+    status, said = said_by(worker, {"OWN": "later"})
+    assert status == 0 and said.startswith("later") and server.process.pid not in fork_server.running()
+
+
+def test_a_fork_has_servers_of_its_own_whoever_held_the_lock(worker: Path) -> None:
+    assert said_by(worker, {})[0] == 0
+    with fork_server._servers_lock:
+        child = os.fork()
+        if not child:
+            free = not fork_server._servers_lock.locked() and not fork_server._servers
+            os._exit(0 if free and said_by(worker, {"OWN": "mine"})[1].startswith("mine") else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert said_by(worker, {})[0] == 0, "the parent's server still answers"
+
+
 def test_one_server_serves_many_jobs_and_few_servers_stay(worker: Path) -> None:
     first = [(said_by(worker, {}), fork_server.running())[1] for _ in range(3)]
     assert first[0] == first[1] == first[2]

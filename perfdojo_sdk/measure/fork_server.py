@@ -133,16 +133,19 @@ class _Server:
         self._end = weakref.finalize(self, _end, self._socket, self.process, os.getpid())
 
     def ask(self, order: str, files: Sequence[int] = ()) -> int:
-        """The number that the server answers. ServerEnded."""
+        """The number that the server answers. ServerEnded. A server whose answer was not read, as after
+        Ctrl-C, is not asked again."""
         with self._lock:
             try:
                 socket.send_fds(self._socket, [order.encode()], files[:_FILES])
                 for k in range(_FILES, len(files), _FILES):
                     socket.send_fds(self._socket, [b"more"], files[k : k + _FILES])
                 return int(self._socket.recv(_MOST_BYTES))
-            except (OSError, ValueError) as error:
+            except BaseException as error:
                 self._end()
-                raise ServerEnded(f"the fork server has ended: {error}") from error
+                if isinstance(error, OSError | ValueError):
+                    raise ServerEnded(f"the fork server has ended: {error}") from error
+                raise
 
 
 def _end(connection: socket.socket, process: subprocess.Popen[bytes], owner: int) -> None:
@@ -169,6 +172,16 @@ def _server_for(script: str, environment: Mapping[str, str]) -> _Server:
         while len(_servers) > _MOST_SERVERS:
             del _servers[next(iter(_servers))]
         return server
+
+
+def _forget() -> None:
+    """Leave the servers of the parent alone, in a fork of it; other threads may have had their lock."""
+    global _servers_lock
+    _servers_lock = threading.Lock()
+    _servers.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def running() -> list[int]:
