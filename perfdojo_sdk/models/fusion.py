@@ -5,7 +5,8 @@ what it reads, with what is done to the elements of that before; or rows that ar
 softmax) with what is done to their elements before and after; or a chain of element-wise steps. An edge is
 worth joining if the array on it then stays in registers or near the core, so that its bytes are neither
 written nor read again. That is so when both kernels walk through it in one order: then the target's expert
-joins their loops, and nothing else becomes slower. Where it would not, the edge stays.
+joins their loops, and nothing else becomes slower; and when each element can be made where it is used. Where
+neither is so, the edge stays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from perfdojo_sdk.graph.borders import border_of
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.joining import Apart, joined
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
-from perfdojo_sdk.graph.substitution import in_order
+from perfdojo_sdk.graph.substitution import in_order, with_definitions
 from perfdojo_sdk.hookspecs.types import Target
 
 #: Most statements of a kernel that fusion makes: its games and its proofs stay quick.
@@ -33,6 +34,7 @@ MOST_ARRAYS = 16
 
 #: Why kernels are one.
 IN_ORDER, BESIDE = "both walk through it in one order", "the copy is made beside its only reader"
+WITHIN = "each element is made where it is used"
 
 
 class Role(Enum):
@@ -103,6 +105,8 @@ class _Planner:
         self.verdicts: dict[tuple[str, bool], str] = {}
         """Text of a joined program, and whether all steps stand in one reduction -> why it is no good kernel:
         equal layers are judged once."""
+        self.within: set[frozenset[int]] = set()
+        """Groups of which all steps stand in the statements of one reduction."""
         self.readers: dict[str, list[int]] = {}
         """Value -> the nodes that read it."""
         for k, call in enumerate(graph.calls):  # paths may lead through parts of peers, which join no kernel
@@ -118,8 +122,10 @@ class _Planner:
         edges = []
         for (one, other, home), reason in reasons.items():
             together = self.group[one] == self.group[other]
-            if together:
-                reason = BESIDE if self._bordered(one, other, home) else IN_ORDER
+            if together and not self._bordered(one, other, home):
+                reason = WITHIN if self.members[self.group[one]] in self.within else IN_ORDER
+            elif together:
+                reason = BESIDE
             edges.append(self._edge(one, other, home, together, reason))
         groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
         return FusionPlan(tuple(sorted(groups)), tuple(edges))
@@ -192,13 +198,15 @@ class _Planner:
     def _known(self, program: Program, members: frozenset[int]) -> str:
         """The reason why a joined program is no good kernel, or nothing."""
         anchored = any(self.roles[k] in SUMS for k in members)
-        rows = [len(self.graph.nodes[k].program.body) for k in members if self.roles[k] is Role.ROWS]
-        # All steps stand in the statements of one reduction: it goes as it went without them.
-        absorbed = len(rows) == 1 and len(program.body) <= rows[0]
-        key = (program.text, absorbed)
+        rows = [self.graph.nodes[k].program for k in members if self.roles[k] is Role.ROWS]
+        # With all steps in the statements of one reduction, it goes as it went without them.
+        within = len(rows) == 1 and len(program.body) <= len(with_definitions(rows[0]).body)
+        key = (program.text, within)
         if key not in self.verdicts:
-            found = "" if absorbed else obstacle(program, anchored, self.target)
+            found = "" if within else obstacle(program, anchored, self.target)
             self.verdicts[key] = found or self.accepts(program)
+        if within and not self.verdicts[key]:
+            self.within.add(members)
         return self.verdicts[key]
 
     def _detour(self, first: int, second: int) -> bool:
