@@ -250,6 +250,38 @@ def test_nests_that_pass_much_on_run_in_blocks_of_rows() -> None:
     assert program.tree_lines.count("2:p") == 1 and passes(found.games[0])
 
 
+#: A softmax over channels: each element of a channel is with its neighbours in memory, and apart from the
+#: same element of the next channel.
+CHANNELS = """kernel channels(x) -> y
+x f32 [2,6,4,16] heap
+t0 f32 [2,4,16] heap
+t1 f32 [2,6,4,16] heap
+t2 f32 [2,4,16] heap
+y f32 [2,6,4,16] heap
+
+2 4 16
+| t0[{0},{1},{2}] = -inf
+| 6 t0[{0},{1},{2}] max= x[{0},{3},{1},{2}]
+2 4 16 6 t1[{0},{3},{1},{2}] = exp(x[{0},{3},{1},{2}] - t0[{0},{1},{2}])
+2 4 16
+| t2[{0},{1},{2}] = 0
+| 6 t2[{0},{1},{2}] += t1[{0},{3},{1},{2}]
+2 4 16 6 y[{0},{3},{1},{2}] = t1[{0},{3},{1},{2}] / t2[{0},{1},{2}]
+"""
+
+
+def test_what_is_reduced_over_channels_runs_in_blocks_as_memory_goes() -> None:
+    """A block has the rows of all channels, in which lanes have neighbours."""
+    found = plan(parse(CHANNELS), Rules(SMALL.dialect, GENERIC), SMALL)
+    (block,) = [d for d in found.decisions if d.rule == "block rows"]
+    assert block.choice == "4 nests in blocks of 16 rows"
+    assert not any("transpose" in d.choice for d in found.decisions)
+    for game in found.games:
+        own = [b for b in game.program.buffers if b.name not in game.program.interface]
+        assert max(b.cells for b in own) <= 6 * 16, game.program.text
+        assert passes(game)
+
+
 def test_blocks_need_loops_that_can_be_joined() -> None:
     """A maximum over columns needs all rows: nothing runs in blocks, and the plan says why."""
     columns = ATTENTION.replace("m[{0}] max= s[{0},{1}]", "m[{0}] max= s[{1},{0}]")

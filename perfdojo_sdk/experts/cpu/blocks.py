@@ -1,8 +1,9 @@
 """Blocks of rows: nests that pass large arrays to each other run block by block, so that these stay near.
 
 The scores of attention are as large as the square of the sequence. Every row of them is used by the same
-row of what follows. So the nests are cut into blocks of rows and joined around them; what one passes to the
-next then has the size of a block, and is still in a cache when it is read.
+row of what follows; so is every row of an image, in all its channels, by a softmax over channels. So the
+nests are cut into blocks of rows and joined around them; what one passes to the next then has the size of a
+block, and is still in a cache when it is read.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import AffineExpr, Renumbering
+from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.subscripts import LEVELS
@@ -82,14 +84,14 @@ def _innermost(node: Node) -> tuple[int, tuple[Node, ...]]:
 
 
 def _runs(program: Program) -> Iterator[list[str]]:
-    """Nests that follow each other, each using what one before it in the run wrote, sums of products among
-    them, under loops of the same sizes."""
+    """Nests that follow each other, each using what one before it in the run wrote, under loops of the same
+    sizes."""
     run: list[Scope] = []
     for node in (*program.body, None):
         if isinstance(node, Scope) and run and _continues(run, node):
             run.append(node)
             continue
-        if len(run) > 1 and any(is_product(leaf.statement) for each in run for leaf in each.leaves):
+        if len(run) > 1:
             yield [each.id for each in run]
         run = [node] if isinstance(node, Scope) else []
 
@@ -169,6 +171,8 @@ def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[s
                 return None
             if level + 1 < depth:
                 place = play.scope(place).body[0].id
+    for node in _innermost(play.node(root))[1]:
+        _along_rows_of_memory(play, node, depth)
     for array in passed:
         _, nests = _innermost(play.node(root))
         writers = [node.id for node in nests if array in node_writes(node)]
@@ -178,3 +182,21 @@ def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[s
         for k in range(depth):
             play.may("reuse_dims", made.buffers[0], dim=k)
     return root, rows, each * rows
+
+
+def _along_rows_of_memory(play: Play, node: Node, depth: int) -> None:
+    """Turn a nest of one statement so that the loop that walks through neighbours of the array it writes is
+    inside, as what it passes on is laid out in the order of its loops."""
+    levels, body = _innermost(node)
+    if len(body) != 1 or not isinstance(body[0], Statement):
+        return
+    target = body[0].target
+    steps = [
+        lane_stride(play.program.buffer_of[target.array], target.subscripts, depth + level)
+        for level in range(levels)
+    ]
+    if steps.count(1) == 1:
+        place = node.id
+        for scope in chain(play, place)[steps.index(1) : levels - 1]:
+            if play.may("swap_scopes", scope) is None:
+                return
