@@ -91,7 +91,7 @@ def _one_group(leaves: Sequence[flow.Leaf]) -> list[frozenset[str]]:
 
 
 def _whole_time(self: flow.Flow) -> Any:
-    """When each access happens, with the numbers that are equal for all accesses to a cell."""
+    """Every access -> when it happens, with the numbers that are equal for all accesses to a cell."""
     found = [each for k, nest in enumerate(self.nests) for each in flow._times(nest, (str(k),))]
     if self.final:
         found.append((self.final.name, self.final.domain.depth, (str(len(self.nests)),)))
