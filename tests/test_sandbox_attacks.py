@@ -99,6 +99,25 @@ def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> No
     assert not pids
 
 
+def test_many_processes_are_given_the_time_that_they_take_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fork of a large process takes tens of milliseconds to end, and there may be a thousand."""
+    monkeypatch.setattr(process_tree, "PATIENCE_S", 0.02)
+    pids = []
+    for _ in range(20):
+        pids.append(os.fork())
+        if not pids[-1]:
+            time.sleep(60)
+            os._exit(1)
+
+    def reap(pid: int) -> None:
+        time.sleep(0.005)
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            pids.remove(pid)
+
+    process_tree.end(lambda: list(pids), reap)
+    assert not pids
+
+
 @WAYS
 def test_the_current_folder_is_the_kernel_s_to_change(forks: bool, tmp_path: Path) -> None:
     """The harness finds its files after a kernel has changed the current folder."""

@@ -19,8 +19,9 @@ from typing import NoReturn
 
 #: Options of prctl(2): the signal when the parent dies, becoming a subreaper, asking for that.
 _DEATH_SIGNAL, _ADOPT, _ADOPTS = 1, 36, 37
-#: Seconds after which processes that cannot be killed are left alone: they hang in the system's kernel.
-PATIENCE_S = 10.0
+#: Seconds after which processes that cannot be killed are left alone: they hang in the system's kernel. Each
+#: process adds to them, since a fork of a large process takes long to end.
+PATIENCE_S, _EACH_S = 10.0, 0.1
 
 
 def children(pid: int) -> list[int]:
@@ -62,14 +63,15 @@ def end(roots: Callable[[], Iterable[int]], reap: Callable[[int], object] | None
     A process that forks and ends, over and over, may never be found alive. So if the caller is the parent of
     the roots, it gives ``reap``, which collects a root that has ended: all are gone when no root is left.
     """
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    begin, patience = time.monotonic(), PATIENCE_S
+    while time.monotonic() < begin + patience:
         found = list(roots())
         for pid in found:
             _kill(pid)  # before searching for descendants, which takes time
         living = [pid for pid in with_descendants(found) if _status(pid)[0] not in "ZX"]
         for pid in living:
             _kill(pid)
+        patience = max(patience, PATIENCE_S + _EACH_S * len(living))
         if not (found if reap else living):
             return
         if reap:
