@@ -1,9 +1,9 @@
 """The child process: calls compiled kernels and checks everything that they do.
 
-Started by :mod:`perfdojo_sdk.measure.sandbox` as a plain script on a private folder that holds
-``job.json`` and the shared objects; leaves ``result.json`` there. Inputs and outputs stand in memory
-that the parent shares, behind open files. Beside a few small modules only ctypes and numpy are imported, so
-that a start costs a tenth of a second.
+Run for :mod:`perfdojo_sdk.measure.sandbox`, as the script of a fork server or in a fork, on a private folder
+that holds ``job.json`` and the shared objects; leaves ``result.json`` there. Inputs and outputs stand in
+memory that the parent shares, behind open files. Beside a few small modules only ctypes and numpy are
+imported, so that a fork server starts in a tenth of a second.
 
 ``kernel_calls.py`` has the checks of each call; this module has the order of calls, and the timing.
 """

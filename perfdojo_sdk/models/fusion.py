@@ -122,10 +122,9 @@ class _Planner:
         edges = []
         for (one, other, home), reason in reasons.items():
             together = self.group[one] == self.group[other]
-            if together and not self._bordered(one, other, home):
-                reason = WITHIN if self.members[self.group[one]] in self.within else IN_ORDER
-            elif together:
-                reason = BESIDE
+            if together:
+                within = self.members[self.group[one]] in self.within
+                reason = BESIDE if self._bordered(one, other, home) else WITHIN if within else IN_ORDER
             edges.append(self._edge(one, other, home, together, reason))
         groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
         return FusionPlan(tuple(sorted(groups)), tuple(edges))

@@ -188,7 +188,7 @@ def _along_rows_of_memory(play: Play, node: Node, depth: int) -> None:
     """Turn a nest of one statement so that the loop that walks through neighbours of the array it writes is
     inside, as what it passes on is laid out in the order of its loops."""
     levels, body = _innermost(node)
-    if len(body) != 1 or not isinstance(body[0], Statement):
+    if len(body) != 1 or not isinstance(body[0], Statement) or is_product(body[0]):
         return
     target = body[0].target
     steps = [
@@ -196,7 +196,6 @@ def _along_rows_of_memory(play: Play, node: Node, depth: int) -> None:
         for level in range(levels)
     ]
     if steps.count(1) == 1:
-        place = node.id
-        for scope in chain(play, place)[steps.index(1) : levels - 1]:
+        for scope in chain(play, node.id)[steps.index(1) : levels - 1]:
             if play.may("swap_scopes", scope) is None:
                 return
