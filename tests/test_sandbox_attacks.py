@@ -99,6 +99,20 @@ def test_that_all_have_ended_whom_one_met_is_no_sign_that_nobody_is_left() -> No
     assert not pids
 
 
+#: Kills the fork server, the parent of the process above the kernel.
+KILL_THE_SERVER = """
+char name[64]; snprintf(name, 64, "/proc/%d/stat", getppid()); FILE *stat_ = fopen(name, "r");
+int server = 0; fscanf(stat_, "%*d %*s %*c %d", &server); fclose(stat_); kill(server, SIGKILL);
+"""
+
+
+@pytest.mark.parametrize("rest", ["for (;;);", RIGHT], ids=["and goes on", "and is right"])
+def test_one_that_kills_the_fork_server_fails_alone(rest: str) -> None:
+    result = run(KILL_THE_SERVER + rest, False, SHORT, MORE + "#include <stdio.h>\n")
+    assert isinstance(result, Failure) and result.reason == "crash", result
+    assert isinstance(run(RIGHT, False), Measurement), "the next one has a server"
+
+
 def test_many_processes_are_given_the_time_that_they_take_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """A fork of a large process takes tens of milliseconds to end, and there may be a thousand."""
     monkeypatch.setattr(process_tree, "PATIENCE_S", 0.02)
