@@ -8,10 +8,10 @@ from random import Random
 import pytest
 from snippets import DIALECT, RULES
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key as key_of
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Move, Step
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key as key_of
 from perfdojo_sdk.search.neighbours import random_step
 
 TEXT = """\

@@ -13,6 +13,7 @@ pytest.importorskip("safetensors")
 
 from snippets import DIALECT, RULES
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -21,7 +22,6 @@ from perfdojo_sdk.kernels.operators import SOFTMAX
 from perfdojo_sdk.perfllm.agent import Listed
 from perfdojo_sdk.perfllm.beam import BeamNode, BeamWidth, Look, beam, greedy_game, log_softmax
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.passes import naive
 

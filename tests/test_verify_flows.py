@@ -18,7 +18,7 @@ from perfdojo_sdk.testing.user_programs import user_program
 from perfdojo_sdk.verify import flow
 from perfdojo_sdk.verify.instances import ProgramSets
 from perfdojo_sdk.verify.races import check_written
-from perfdojo_sdk.verify.sets import Refuted, Session
+from perfdojo_sdk.verify.sets import Refuted, Session, isl, maps
 
 #: A border of two columns and the interior, written apart; a whole row of t reads all of them.
 BORDERS = """kernel borders(x) -> y
@@ -90,14 +90,24 @@ def _one_group(leaves: Sequence[flow.Leaf]) -> list[frozenset[str]]:
     return [frozenset(leaf.statement for leaf in leaves)]
 
 
-def _whole_time(self: flow.Flow) -> Any:
-    """Every access -> when it happens, with the numbers that are equal for all accesses to a cell."""
-    found = [each for k, nest in enumerate(self.nests) for each in flow._times(nest, (str(k),))]
-    if self.final:
-        found.append((self.final.name, self.final.domain.depth, (str(len(self.nests)),)))
-    longest = max(len(time) for _, _, time in found)
-    padded = [(name, depth, (*time, *["0"] * (longest - len(time)))) for name, depth, time in found]
-    return self.session.map([self.session.affine(name, depth, "", time) for name, depth, time in padded])
+def _before_in_time(self: flow.Flow, sinks: Any, accesses: Any) -> Any:
+    """What :meth:`Flow._before` finds, by isl's order of whole times."""
+    times = [(name, time) for name, (time, _) in self._time.items()]
+    longest = max(len(time) for _, time in times)
+    depths = {
+        str(m.get_tuple_name(isl.dim_type.in_)): m.dim(isl.dim_type.in_)
+        for r in (sinks, accesses)
+        for m in maps(r)
+    }
+    whole = self.session.map(
+        [
+            self.session.affine(name, depths[name], "", (*time, *["0"] * (longest - len(time))))
+            for name, time in times
+            if name in depths
+        ]
+    )
+    first, then = (whole.intersect_domain(a.domain()) for a in (accesses, sinks))
+    return sinks.apply_range(accesses.reverse()).intersect(then.lex_gt_union_map(first))
 
 
 def _compare(program: Program, monkeypatch: pytest.MonkeyPatch, few: int = 0) -> int:
@@ -113,7 +123,7 @@ def _compare(program: Program, monkeypatch: pytest.MonkeyPatch, few: int = 0) ->
     with monkeypatch.context() as patch:
         patch.setattr(flow, "_groups", _one_group)
         patch.setattr(flow, "_FEW_READERS", 1000)
-        patch.setattr(flow.Flow, "_time", property(_whole_time))
+        patch.setattr(flow.Flow, "_before", _before_in_time)
         whole = _sets(program, session)
         for name, through in whole.flows.items():
             assert len(through) == 1

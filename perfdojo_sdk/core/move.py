@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Any
 
@@ -43,6 +44,11 @@ class Move:
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.parameters)[name]
+
+    def renamed(self, names: Mapping[str, str]) -> Move:
+        """The move with other names of places and arrays, where ``names`` has them."""
+        parameters = [(k, names.get(v, v) if isinstance(v, str) else v) for k, v in self.parameters]
+        return Move(self.transformation, names.get(self.place, self.place), tuple(parameters), self.version)
 
     @property
     def text(self) -> str:

@@ -5,10 +5,10 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.interface import EXECUTIONS
@@ -20,6 +20,7 @@ from perfdojo_sdk.library.background import in_background
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.verify.exact import ExactTraceReport
     from perfdojo_sdk.verify.numeric import NumericReport
     from perfdojo_sdk.verify.reduced import Reduction
 
@@ -61,10 +62,13 @@ class Subject:
 def verify(subject: Subject) -> Verification:
     """All three legs for the compiled end of a game; the two in Python run beside the numeric leg."""
     _prepare()
+    from perfdojo_sdk.verify.parts import games_of_parts
+
     trace, rules = subject.trace, subject.rules
+    games = games_of_parts(trace, rules)
     with (
-        in_background(lambda: exact(trace, rules, subject.seed)) as models,
-        in_background(lambda: dependence(trace, rules, subject.cache)) as sets,
+        in_background(lambda: exact(trace, rules, subject.seed, games)) as models,
+        in_background(lambda: dependence(trace, rules, subject.cache, games)) as sets,
     ):
         compiled = numeric(subject)
         return Verification(exact=models(), numeric=compiled, dependence=sets())
@@ -73,7 +77,7 @@ def verify(subject: Subject) -> Verification:
 def _prepare() -> None:
     """Load what the legs in Python need, and compile the machine of the exact leg: once in this process, and
     not in each child that is forked from it."""
-    from perfdojo_sdk.verify import dependence, exact, modular_vm, reduced  # noqa: F401
+    from perfdojo_sdk.verify import dependence, exact, modular_vm, parts, reduced  # noqa: F401
 
     modular_vm.available()
 
@@ -107,29 +111,47 @@ def quick(subject: Subject) -> Verification:
     )
 
 
-def exact(trace: Trace, rules: Rules, seed: int) -> LegResult:
-    """The exact leg, on the same moves at a small shape."""
-    from perfdojo_sdk.verify.exact import verify_exact_trace
-    from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
-
+def exact(trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = ()) -> LegResult:
+    """The exact leg, on the same moves at a small shape. ``games``: of the parts of the trace's program
+    (``verify/parts.py``), which are compared instead where all of them pass."""
     begin = perf_counter()
-    small = reduce_trace(trace, rules, EXACT_INSTANCES)
-    report = verify_exact_trace(small, rules.dialect, seed)
-    instances = statement_instances(small.program)
-    detail = (
-        f"equal in {number_of(report.end.models, 'random models')}, every move and the end"
-        if report.ok
-        else report.problem
-    )
+    compared = [_Compared.of(game, rules, seed) for game in games if len(games) > 1]
+    if not compared or not all(each.report.ok for each in compared):
+        compared = [_Compared.of(trace, rules, seed)]
+    failed = next((each.report for each in compared if not each.report.ok), None)
+    models = min(each.report.end.models for each in compared)
     figures: dict[str, Figure] = {
-        "models": report.end.models,
-        "schedules": len(report.end.schedules),
-        "instances": instances,
-        "reduced_shape": small.root.text != trace.root.text,
-        "reduced_factors": small.moves != trace.moves,
+        "models": models,
+        "schedules": max(len(each.report.end.schedules) for each in compared),
+        "instances": sum(each.instances for each in compared),
+        "reduced_shape": any(each.small.root.text != each.game.root.text for each in compared),
+        "reduced_factors": any(each.small.moves != each.game.moves for each in compared),
+        "parts": len(compared),
         "seconds": round(perf_counter() - begin, 3),
     }
-    return LegResult(passed=report.ok, detail=detail, figures=figures)
+    detail = (
+        failed.problem if failed else f"equal in {number_of(models, 'random models')}, every move and the end"
+    )
+    return LegResult(passed=not failed, detail=detail, figures=figures)
+
+
+class _Compared(NamedTuple):
+    """A game, the same at a small shape, and what the exact leg says about that."""
+
+    game: Trace
+    small: Trace
+    report: ExactTraceReport
+    instances: int
+    """Statement instances of one run at the end of the small game."""
+
+    @classmethod
+    def of(cls, game: Trace, rules: Rules, seed: int) -> _Compared:
+        from perfdojo_sdk.verify.exact import verify_exact_trace
+        from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+
+        small = reduce_trace(game, rules, EXACT_INSTANCES)
+        report = verify_exact_trace(small, rules.dialect, seed)
+        return cls(game, small, report, statement_instances(small.program))
 
 
 def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifact]:
@@ -157,17 +179,26 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
     return small, compiled
 
 
-def dependence(trace: Trace, rules: Rules, cache: VerificationCache) -> LegResult:
-    """The dependence leg, at the kernel's own size."""
-    from perfdojo_sdk.verify.dependence import verify_dependence_trace
+def dependence(
+    trace: Trace, rules: Rules, cache: VerificationCache, games: Sequence[Trace] = ()
+) -> LegResult:
+    """The dependence leg, at the kernel's own size. ``games``: of the parts of the trace's program
+    (``verify/parts.py``), which are proved instead where that works, half of them in another process."""
+    from perfdojo_sdk.verify.dependence import DependenceReport, verify_dependence_trace, verify_races
 
-    report = verify_dependence_trace(trace, rules, cache.proved)
-    detail = (
-        f"proved for {number_of(len(trace.steps), 'moves')} and free of races"
-        if report.ok
-        else report.problem
-    )
-    return LegResult(passed=report.ok, detail=detail, figures={"seconds": round(report.seconds, 3)})
+    def proofs(of: Sequence[Trace]) -> list[DependenceReport]:
+        return [verify_dependence_trace(game, rules, cache.proved) for game in of]
+
+    begin, found = perf_counter(), list[DependenceReport]()
+    if len(games) > 1:
+        with in_background(lambda: proofs(games[1::2])) as others:
+            found = [*proofs(games[::2]), *others(), verify_races(trace.program, rules.dialect)]
+    if not found or not all(report.ok for report in found):
+        found = proofs([trace])
+    failed = next((report for report in found if not report.ok), None)
+    moves = number_of(len(trace.steps), "moves")
+    detail = failed.problem if failed else f"proved for {moves} and free of races"
+    return LegResult(passed=not failed, detail=detail, figures={"seconds": round(perf_counter() - begin, 3)})
 
 
 def numeric(subject: Subject) -> LegResult:

@@ -17,11 +17,11 @@ from typing import TypeAlias
 
 import numpy as np
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.perfllm.agent import Listed
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.replay import STOP, Vector
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 
 #: A program is dropped if its log-probability is lower than the best end's by more than this.

@@ -18,12 +18,12 @@ from random import Random
 
 import numpy as np
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.core.transformation import Move, Step, Trace
 from perfdojo_sdk.perfllm.learner import TEMPERATURE
 from perfdojo_sdk.perfllm.recorded_games import RecordedGames
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import next_moves
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.search.neighbours import play_applicable
 

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
 from perfdojo_sdk.hookspecs.search import SearchTask, State
@@ -34,7 +35,6 @@ from perfdojo_sdk.perfllm.learner import Learner
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.settings import AgentSettings, changed
 from perfdojo_sdk.perfllm.strategies import NO_AGENT, SHIPPED_AGENT, shipped_agent
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.evolution import Evolution, EvolutionParameters
 from perfdojo_sdk.search.explorer import NO_PARENT, Draw, Explorer, digest
 from perfdojo_sdk.search.neighbours import Edges

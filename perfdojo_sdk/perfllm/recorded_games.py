@@ -13,13 +13,13 @@ from hashlib import blake2b
 from random import Random
 from typing import Any
 
+from perfdojo_sdk.core.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step, Trace
 from perfdojo_sdk.perfllm.agent import Agent
 from perfdojo_sdk.perfllm.replay import STOP, Vector
 from perfdojo_sdk.perfllm.variations import disturbed, next_moves, reordered
-from perfdojo_sdk.search.alpha_equivalence import alpha_equivalence_key
 from perfdojo_sdk.search.explorer import digest
 from perfdojo_sdk.store.candidates import Candidate, Timed
 

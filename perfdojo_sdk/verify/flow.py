@@ -19,7 +19,7 @@ from math import gcd
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, unite
+from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, maps, unite
 
 Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
 """``own``: an accumulation reads what it adds onto. ``may``: a write of one of several cells, which a
@@ -209,7 +209,7 @@ class Flow:
             if left.is_empty():
                 break
             write = self.session.map([self._access(touch, domain)])
-            left = left.subtract(_before(self._time, reads.intersect_domain(left), write).domain())
+            left = left.subtract(self._before(reads.intersect_domain(left), write).domain())
         return left
 
     @cached_property
@@ -240,19 +240,34 @@ class Flow:
         sets: isl's own flow analysis overlooks some writes with quotients or conditions
         (``tests/test_verify_dependence.py`` has three cases).
         """
-        time = self._time
-
-        def at(accesses: isl.UnionMap) -> isl.UnionMap:
-            return time.intersect_domain(accesses.domain())
-
-        hidden_from = _before(time, sinks, hiding)
-        found = hidden_from.subtract(hidden_from.apply_range(_before(time, hiding, hiding)))
+        hidden_from = self._before(sinks, hiding)
+        found = hidden_from.subtract(hidden_from.apply_range(self._before(hiding, hiding)))
         if kept is None:
             return found
-        since = _before(time, sinks, kept).subtract(
-            hidden_from.apply_range(at(hiding).lex_gt_union_map(at(kept)))
-        )
+        since = self._before(sinks, kept).subtract(hidden_from.apply_range(self._before(hiding, kept)))
         return found.union(since)
+
+    def _before(self, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
+        """Sink -> all ``accesses`` to its cell before it."""
+        pairs = maps(sinks.apply_range(accesses.reverse()))
+        return self.session.map([part for pair in pairs for part in self._ordered_pairs(pair)])
+
+    def _ordered_pairs(self, pair: isl.Map) -> Iterator[isl.Map]:
+        """The parts of a relation between instances of two accesses in which the second happens first: one
+        for each loop, and one for the order of the text."""
+        names = (str(pair.get_tuple_name(kind)) for kind in (isl.dim_type.in_, isl.dim_type.out))
+        (then, cell), (first, same_cell) = (self._time[name] for name in names)
+        fixed = set(zip(cell, same_cell, strict=True))
+        for late, early in zip(then, first, strict=False):
+            if late.isdecimal():
+                if late != early:
+                    if int(early) < int(late):
+                        yield pair
+                    return
+            elif (late, early) not in fixed:
+                at, before = int(late[1:]), int(early[1:])
+                yield pair.order_lt(isl.dim_type.out, before, isl.dim_type.in_, at)
+                pair = pair.equate(isl.dim_type.in_, at, isl.dim_type.out, before)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
         return self.session.map([self._access(*touch) for touch in self._touches(*roles)])
@@ -279,35 +294,17 @@ class Flow:
         return access
 
     @cached_property
-    def _time(self) -> isl.UnionMap:
-        """Every access -> when it happens: numbers that are compared from the left. Numbers that are equal
-        for all accesses to one cell are left out."""
-        found = [each for k, nest in enumerate(self.nests) for each in _times(nest, (str(k),))]
-        longest = max((len(time) for _, _, time in found), default=1)
-        padded = [(name, depth, (*time, *["0"] * (longest - len(time)))) for name, depth, time in found]
-        cells = [touch.cell for leaf in self.leaves for touch in leaf.touches]
-        fixed = {texts[0] for texts in zip(*cells, strict=True) if len({*texts}) == 1} if cells else set()
-        telling = [
-            k
-            for k, texts in enumerate(zip(*(time for *_, time in padded), strict=True))
-            if len({*texts}) > 1 or not (texts[0] in fixed or texts[0].isdecimal())
-        ]
-        if self.final:  # after all others, which the first number says
-            telling = [0, *(k for k in telling if k)]
-            last = (str(len(self.nests)), *["0"] * (longest - 1))
-            padded.append((self.final.name, self.final.domain.depth, last))
-        return self.session.map(
-            [
-                self.session.affine(name, depth, "", tuple(time[k] for k in telling or [0]))
-                for name, depth, time in padded
-            ]
-        )
-
-
-def _before(time: isl.UnionMap, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
-    """Sink -> all ``accesses`` to its cell before it."""
-    first, then = (time.intersect_domain(a.domain()) for a in (accesses, sinks))
-    return sinks.apply_range(accesses.reverse()).intersect(then.lex_gt_union_map(first))
+    def _time(self) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+        """Every access -> when it happens, as numbers and iterators that are compared from the left, and its
+        cell."""
+        found = {
+            name: (time, cell)
+            for k, nest in enumerate(self.nests)
+            for name, time, cell in _times(nest, (str(k),))
+        }
+        if self.final:
+            found[self.final.name] = (str(len(self.nests)),), self.final.cell
+        return found
 
 
 def unwritten(through: tuple[Flow, ...]) -> isl.UnionSet:
@@ -332,25 +329,20 @@ def _leaves(nest: Nest) -> Iterator[Leaf]:
             yield from _leaves(child)
 
 
-def _times(nest: Nest, since: tuple[str, ...]) -> Iterator[tuple[str, int, tuple[str, ...]]]:
-    """Name, depth and time of each access: the reads of a statement before its write, of all lanes in
+def _times(nest: Nest, since: tuple[str, ...]) -> Iterator[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+    """Name, time and cell of each access: the reads of a statement before its write, of all lanes in
     lockstep. ``since``: where the nest stands among its siblings, after the time of the scopes around."""
     if isinstance(nest, Leaf):
         for touch in nest.touches:
-            yield touch.name, _depth(touch, nest.domain), (*since, _phase(touch))
+            yield touch.name, (*since, _phase(touch)), touch.cell
     elif nest.lockstep:
         (leaf,) = nest.body
         assert isinstance(leaf, Leaf)
         for touch in leaf.touches:
-            yield touch.name, _depth(touch, leaf.domain), (*since, _phase(touch), f"i{nest.level}")
+            yield touch.name, (*since, _phase(touch), f"i{nest.level}"), touch.cell
     else:
         for k, child in enumerate(nest.body):
             yield from _times(child, (*since, f"i{nest.level}", str(k)))
-
-
-def _depth(touch: Touch, domain: Domain) -> int:
-    """The number of iterators of the access's instances."""
-    return domain.depth + (len(touch.choices) if touch.role == "own" else 0)
 
 
 def _phase(touch: Touch) -> str:

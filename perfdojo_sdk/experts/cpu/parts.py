@@ -22,7 +22,7 @@ def replay(play: Play, trace: Trace) -> None:
     """
     names: dict[str, str] = {}
     for step in trace.steps:
-        move = _renamed(step.move, names)
+        move = step.move.renamed(names)
         parameters = dict(move.parameters)
         if "dim" in parameters:
             further = _rank(play.program, move.place) - _rank(step.before, step.move.place)
@@ -43,13 +43,6 @@ def _rank(program: Program, buffer: str) -> int:
 def _stands_deeper(program: Program, move: Move, step: Step) -> bool:
     """True if loops of the whole program stand around the part."""
     return len(program.paths[move.place]) > len(step.before.paths[step.move.place])
-
-
-def _renamed(move: Move, names: dict[str, str]) -> Move:
-    parameters = [
-        (key, names.get(value, value) if isinstance(value, str) else value) for key, value in move.parameters
-    ]
-    return Move(move.transformation, names.get(move.place, move.place), tuple(parameters), move.version)
 
 
 def _made(made: Made) -> tuple[str, ...]:
