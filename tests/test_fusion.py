@@ -118,6 +118,9 @@ UNARY: list[Callable[[Builder, Value], Value]] = [
     lambda b, x: add(b, x, weights(b, x.shape[1])),
     lambda b, x: contractions.matmul(b, x, weights(b, x.shape[1], 3)),
     lambda b, x: b.view(reductions.reduce_sum(b, x, [1], True), (x.shape[0], 1)),
+    lambda b, x: contractions.matmul(b, movement.transpose(b, x, (1, 0)), weights(b, x.shape[0], 2)),
+    lambda b, x: contractions.matmul(b, weights(b, 2, x.shape[1]), movement.transpose(b, x, (1, 0))),
+    lambda b, x: movement.transpose(b, contractions.matmul(b, x, weights(b, x.shape[1], 3)), (1, 0)),
 ]
 
 
@@ -179,12 +182,13 @@ COPY = "4 z[{0}] = x[{0}]\n"
         ("4 t[{0}] = x[{0}] * 3 + 1\n4 y[{0}] = exp(t[{0}])\n" + COPY, True),
         ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}] * t[{0}]\n" + COPY, True),
         ("4 t[{0}] = exp(x[{0}] * 3)\n4 y[{0}] = t[{0}] * t[{0}]\n" + COPY, False),  # twice
-        ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}]\n4 z[{0}] = t[{0}]\n", False),  # two readers
+        ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}]\n4 z[{0}] = t[{0}] * 2\n", False),  # two readers
+        ("4 t[{0}] = x[{0}] * 3\n4 y[{0}] = t[{0}]\n4 z[{0}] = t[{0}]\n", True),  # one is a copy
         ("4 t[{0}] = x[{0}] * 3\n4 y[3-{0}] = t[3-{0}]\n" + COPY, False),  # another order
         ("4 t[{0}] = x[{0}] * 3\n4 2 y[{0}] = t[{0}]\n" + COPY, False),  # each twice
         ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{1}]\n" + COPY, False),  # four times
         ("4 t[{0}] = x[{0}] * 3\n4\n| y[{0}] = 0\n| 4 y[{0}] += t[{0}]\n" + COPY, False),  # again and again
-        ("4 t[{0}] = x[{0}]\n4 t[{0}] += x[{0}]\n4 y[{0}] = t[{0}]\n" + COPY, False),  # a sum
+        ("4 t[{0}] = x[{0}]\n4 t[{0}] += x[{0}]\n4 y[{0}] = exp(t[{0}])\n" + COPY, False),  # a sum
         (
             "4 z[{0}] = x[{0}]\n4 t[{0}] = z[{0}]\n4 z[{0}] = 7\n4 y[{0}] = t[{0}] + z[{0}]\n",
             False,
@@ -233,7 +237,7 @@ z f32 [3] heap
 | 4 m[{0}] += x[{1},{0}]
 | 4 t[{1},{0}] = x[{1},{0}] - m[{0}]
 4 3 y[{0},{1}] = t[{0},{1}] * index({0}*8+{1}) + a[{0},{1}]
-3 z[{0}] = m[{0}]
+3 z[{0}] = m[{0}] * 3
 """
 
 
@@ -269,6 +273,88 @@ def test_what_is_made_of_a_temporary_is_made_where_it_is_written(
         assert "| 4 y[{1},{0}] = (x[{1},{0}] - m[{0}]) * index({0}+{1}*8) + a[{1},{0}]" in after.text, (
             after.text
         )
+
+
+PRODUCT = """kernel k(x, w) -> y, z
+x f32 [4,3] heap
+w f32 [5,4] heap
+t f32 [3,4] heap
+y f32 [3,5] heap
+z f32 [4,3] heap
+
+3 4 t[{0},{1}] = x[{1},{0}]
+3 5
+| y[{0},{1}] = 0
+| 4 y[{0},{1}] += t[{0},{2}] * w[{1},{2}]
+4 3 z[{0},{1}] = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("", ""), True),
+        (("z[{0},{1}] = 1", "z[{0},{1}] = t[{1},{0}] * 2"), True),  # another reader
+        (("= x[{1},{0}]", "= x[3-{1},{0}]"), True),
+        (("= x[{1},{0}]", "= w[{0}+1,{1}]"), True),
+        (("= x[{1},{0}]", "= x[{1},{0}] + 1"), False),
+        (("3 4 t[{0},{1}] =", "3 4 t[{0},{1}] ="), True),
+        (("3 4 t[{0},{1}] = x[{1},{0}]", "3 2 2 t[{0},{1}*2+{2}] = x[{1}*2+{2},{0}]"), False),
+        (("3 4 t[{0},{1}] = x[{1},{0}]", "4 3 z[{0},{1}] = 7\n3 4 t[{0},{1}] = z[{1},{0}]"), True),
+        (
+            (
+                "3 4 t[{0},{1}] = x[{1},{0}]\n",
+                "4 3 z[{0},{1}] = 7\n3 4 t[{0},{1}] = z[{1},{0}]\n4 3 z[{0},{1}] = 8\n",
+            ),
+            False,
+        ),  # changed before it is read
+    ],
+)
+def test_a_copy_is_read_through(change: tuple[str, str], expected: bool) -> None:
+    before = parse(PRODUCT.replace(*change))
+    after = with_definitions(before)
+    assert ("t" not in after.names) is expected, after.text
+    given = [
+        np.arange(k, k + n, dtype=np.float32).reshape(s) / 7 for k, n, s in ((0, 12, (4, 3)), (5, 20, (5, 4)))
+    ]
+    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
+        assert one.tobytes() == other.tobytes()
+
+
+TURNED_PRODUCT = """kernel k(x, w) -> y
+x f32 [3,4] heap
+w f32 [5,4] heap
+t f32 [3,5] heap
+y f32 [5,3] heap
+
+3 5
+| t[{0},{1}] = 0
+| 4 t[{0},{1}] += x[{0},{2}] * w[{1},{2}]
+5 3 y[{0},{1}] = t[{1},{0}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("", ""), True),
+        (("y[{0},{1}] = t", "y[4-{0},{1}] = t"), False),
+        (("= t[{1},{0}]", "= t[{1},{0}] * 2"), False),
+        (("5 3 y[{0},{1}] = t[{1},{0}]", "5 3 y[{0},{1}] = t[{1},0]"), False),
+        (("\n3 5\n", "\n5 3 y[{0},{1}] = 3\n3 5\n"), False),  # written before
+        (("y[{0},{1}] = t[{1},{0}]", "y[{0},{1}] = t[{1},{0}] if {0} >= 1"), False),
+    ],
+)
+def test_a_copy_is_written_through(change: tuple[str, str], expected: bool) -> None:
+    text = TURNED_PRODUCT.replace(*change)
+    if " if " in text:
+        text += "1 3 y[{0},{1}] = 1\n"
+    before = parse(text)
+    after = with_definitions(before)
+    assert ("t" not in after.names) is expected, after.text
+    given = [np.arange(k, k + n, dtype=np.float32).reshape(-1, 4) / 7 for k, n in ((0, 12), (5, 20))]
+    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
+        assert one.tobytes() == other.tobytes()
 
 
 # -- passes --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ CHEAP = 1
 def with_definitions(program: Program) -> Program:
     """The program without the temporaries whose definitions can stand in their places."""
     names = [buffer.name for buffer in program.buffers]
-    for way in (_defined, _drawn):
+    for way in (_read_through, _written_through, _defined, _drawn):
         for name in names:
             made = way(program, name) if name in program.names else None
             if made is not None:
@@ -53,6 +53,87 @@ def _once_each(program: Program, occurrence: Occurrence) -> bool:
     levels = [(LEVELS[k], size) for k, size in enumerate(occurrence.sizes) if size > 1]
     found = _long(program, occurrence.access)
     return len(found) == len(levels) and all(each in found for each in levels)
+
+
+def is_copy(program: Program) -> bool:
+    """True if a program writes each element of its output once, as it is in the input, in any order."""
+    leaves = [leaf for node in program.body for leaf in node.leaves]
+    if len(leaves) != 1 or len(program.outputs) != 1:
+        return False
+    writes = [o for o in program.occurrences[program.outputs[0]] if o.writes]
+    return len(writes) == 1 and _copies(program, writes[0])
+
+
+def _copies(program: Program, write: Occurrence) -> bool:
+    statement = write.statement
+    value = statement.value
+    plain = statement.accumulate is None and not statement.guard and not statement.lookups
+    forms = value.access.subscripts if isinstance(value, Read) else ()
+    return plain and bool(forms) and not any(f.quotients for f in forms) and _once_each(program, write)
+
+
+def _read_through(program: Program, array: str) -> Program | None:
+    """The program with the elements of which a temporary is a copy in the places where it is read."""
+    if array in program.interface or program.buffer_of[array].arrays != (array,):
+        return None
+    occurrences = program.occurrences[array]
+    writes, reads = [o for o in occurrences if o.writes], [o for o in occurrences if not o.writes]
+    if len(writes) != 1 or not reads or not _copies(program, writes[0]):
+        return None
+    [write] = writes
+    source = write.statement.reads[0].array
+    alone = len(program.body[write.path[0]].leaves) == 1
+    last = max(reads, key=lambda o: o.path)
+    later = all(write.path[0] < o.path[0] and not o.statement.lookups for o in reads)
+    if not (alone and later and _unwritten(program, {source}, write, last)):
+        return None
+
+    def value(e: Expression) -> Expression:
+        if not isinstance(e, Read) or e.access.array != array:
+            return e
+        forms = _forms(program, write, e.access)
+        return map_expression(write.statement.value, lambda part: _moved(part, forms))
+
+    made = program
+    for path in {o.path for o in reads}:
+        reader = made.node(path)
+        assert isinstance(reader, Statement), "statements read arrays"
+        made = made.replaced(path, (reader.with_parts(reader.target, map_expression(reader.value, value)),))
+    return _without(made, write.path[0], array)
+
+
+def _written_through(program: Program, array: str) -> Program | None:
+    """The program with the elements of a temporary in the places where the only reader copies them to."""
+    if array in program.interface or program.buffer_of[array].arrays != (array,):
+        return None
+    reads = [o for o in program.occurrences[array] if not o.writes and not o.statement.accumulate]
+    copies = [o for o in reads if o.statement.value == Read(o.access, o.statement.dtype)]
+    copy = copies[-1] if copies else None
+    if copy is None or len(program.body[copy.path[0]].leaves) != 1 or not _once_each(program, copy):
+        return None
+    others = [o for o in program.occurrences[array] if o.path != copy.path]
+    target = copy.statement.target
+    [write] = [o for o in program.occurrences[target.array] if o.path == copy.path and o.writes]
+    earlier = all(o.path[0] < copy.path[0] and not o.statement.lookups for o in others)
+    touched = any(target.array in node.touches for node in program.body[: copy.path[0]])
+    if not (others and earlier and _copies(program, write)) or touched:
+        return None
+
+    def place(access: Access) -> Access:
+        return (
+            target.substitute(_forms(program, copy, access).__getitem__) if access.array == array else access
+        )
+
+    def value(e: Expression) -> Expression:
+        return Read(place(e.access), e.dtype) if isinstance(e, Read) else e
+
+    made = program
+    for path in {o.path for o in others}:
+        statement = made.node(path)
+        assert isinstance(statement, Statement), "statements touch arrays"
+        new = statement.with_parts(place(statement.target), map_expression(statement.value, value))
+        made = made.replaced(path, (new,))
+    return _without(made, copy.path[0], array)
 
 
 def _defined(program: Program, array: str) -> Program | None:
@@ -139,10 +220,14 @@ def _unwritten(program: Program, arrays: set[str], write: Occurrence, read: Occu
 
 def _replaced(program: Program, path: Path, new: Statement, left_out: int, array: str) -> Program:
     """The program with another statement at a path, without one of its nests and an array."""
-    made = program.replaced(path, (new,))
-    body = tuple(node for k, node in enumerate(made.body) if k != left_out)
-    buffers = tuple(b for b in made.buffers if b.name != array)
-    return Program(made.name, made.inputs, made.outputs, buffers, body)
+    return _without(program.replaced(path, (new,)), left_out, array)
+
+
+def _without(program: Program, left_out: int, array: str) -> Program:
+    """The program without one of its nests and an array."""
+    body = tuple(node for k, node in enumerate(program.body) if k != left_out)
+    buffers = tuple(b for b in program.buffers if b.name != array)
+    return Program(program.name, program.inputs, program.outputs, buffers, body)
 
 
 def _moved(part: Expression, forms: Mapping[int, AffineExpr]) -> Expression:

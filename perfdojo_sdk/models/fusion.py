@@ -1,9 +1,9 @@
 """The decision which kernels of a graph become one: for each edge a verdict with its reason and numbers.
 
-A kernel takes at most one contraction with what is done to each of its results, and a copy with a border of
-what it reads, with what is done to the elements of that before; or rows that are reduced (a normalisation, a
-softmax) with what is done to their elements before and after; or a chain of element-wise steps. An edge is
-worth joining if the array on it then stays in registers or near the core, so that its bytes are neither
+A kernel takes at most one contraction with what is done to each of its results, copies in another order of
+what it reads or writes, and a copy with a border of what it reads, with what is done to the elements of that
+before; or rows that are reduced (a normalisation, a softmax) with what is done to their elements before and
+after; or a chain of element-wise steps. An edge is worth joining if the array on it then stays in registers or near the core, so that its bytes are neither
 written nor read again. That is so when both kernels walk through it in one order: then the target's expert
 joins their loops, and nothing else becomes slower; and when each element can be made where it is used. Where
 neither is so, the edge stays.
@@ -24,7 +24,7 @@ from perfdojo_sdk.graph.borders import border_of
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.joining import Apart, joined
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
-from perfdojo_sdk.graph.substitution import in_order, with_definitions
+from perfdojo_sdk.graph.substitution import in_order, is_copy, with_definitions
 from perfdojo_sdk.hookspecs.types import Target
 
 #: Most statements of a kernel that fusion makes: its games and its proofs stay quick.
@@ -101,6 +101,7 @@ class _Planner:
         self.members = {k: frozenset([k]) for k in self.group}
         roles = {program.text: role_of(program, target) for program in graph.programs}
         self.roles = [roles[node.program.text] for node in graph.nodes]
+        self.copies = [is_copy(node.program) for node in graph.nodes]
         self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
         self.verdicts: dict[tuple[str, bool], str] = {}
         """Text of a joined program, and whether all steps stand in one reduction -> why it is no good kernel:
@@ -116,7 +117,7 @@ class _Planner:
     def plan(self) -> FusionPlan:
         found = list(self._edges())
         for edge in found:
-            if self._bordered(*edge):
+            if self._bordered(*edge) or self._through(*edge, only_read=True):
                 self._try(*edge)  # before the copy goes to the kernel that it reads
         reasons = {edge: self._try(*edge) for edge in found}
         edges = []
@@ -124,6 +125,7 @@ class _Planner:
             together = self.group[one] == self.group[other]
             if together:
                 within = self.members[self.group[one]] in self.within
+                within = within or self._through(one, other, home)
                 reason = BESIDE if self._bordered(one, other, home) else WITHIN if within else IN_ORDER
             edges.append(self._edge(one, other, home, together, reason))
         groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
@@ -141,6 +143,14 @@ class _Planner:
             return False
         return home not in read_outside(self.graph, frozenset([one, other]))
 
+    def _through(self, one: int, other: int, home: str, only_read: bool = False) -> bool:
+        """True if an edge leads from a copy, such as a transpose, to the only kernel that reads it, a
+        contraction, which lays out what it reads in any case; or, unless ``only_read``, from a contraction to
+        the copy that alone reads it."""
+        read = self.copies[one] and self.roles[other] is Role.ANCHOR
+        written = self.copies[other] and self.roles[one] is Role.ANCHOR and not only_read
+        return (read or written) and home not in read_outside(self.graph, frozenset([one, other]))
+
     def _edge(self, one: int, other: int, home: str, together: bool, why: str) -> Edge:
         alone = home not in read_outside(self.graph, self.members[self.group[one]] | {other})
         bytes_ = self.graph.values[home].bytes * (2 if alone else 1)
@@ -154,7 +164,8 @@ class _Planner:
         first, second = self.group[one], self.group[other]
         if first == second:
             return ""
-        reason = self._mismatch(one, other, home) or self._unfit(first, second, home)
+        through = self._through(one, other, home)
+        reason = self._mismatch(one, other, home) or self._unfit(first, second, through)
         if reason:
             return reason
         union = self.members.pop(first) | self.members.pop(second)
@@ -167,10 +178,11 @@ class _Planner:
     def _mismatch(self, one: int, other: int, home: str) -> str:
         """The reason why the roles at both ends do not fit together."""
         before, after = self.roles[one], self.roles[other]
+        copied = self._bordered(one, other, home) or self._through(one, other, home)
         for role, k in ((before, one), (after, other)):
-            if role in (Role.WINDOW, Role.OTHER) and not self._bordered(one, other, home):
+            if role in (Role.WINDOW, Role.OTHER) and not copied:
                 return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
-        if after is Role.ANCHOR and not self._bordered(one, other, home):
+        if after is Role.ANCHOR and not copied:
             return "the contraction uses each element again and again, and reads it from memory"
         roles = [self.roles[k] for g in {self.group[one], self.group[other]} for k in self.members[g]]
         sums = sum(role in SUMS for role in roles)
@@ -178,8 +190,8 @@ class _Planner:
             return "a reduction waits for whole rows, and the contraction makes tiles of them"
         return "a kernel takes one contraction" if sums > 1 else ""
 
-    def _unfit(self, first: int, second: int, home: str) -> str:
-        """The reason why two groups are no good kernel."""
+    def _unfit(self, first: int, second: int, through: bool) -> str:
+        """The reason why two groups are no good kernel. ``through``: one of them is a copy that has to go."""
         members = self.members[first] | self.members[second]
         if self._detour(first, second):
             return "another kernel lies between them"
@@ -192,6 +204,8 @@ class _Planner:
             return apart.why
         if len(made.inputs) + len(made.outputs) > MOST_ARRAYS:
             return f"the kernel would have more than {MOST_ARRAYS} arrays"
+        if through and made.program.statements >= sum(node.program.statements for node in nodes):
+            return "a view lies between the copy and the contraction"
         return self._known(made.program, members)
 
     def _known(self, program: Program, members: frozenset[int]) -> str:
