@@ -100,6 +100,19 @@ def test_the_initial_program_takes_the_place(
     assert note in " ".join(kernel.notes)
 
 
+def test_long_naive_loops_are_timed_only_where_nothing_else_passes(
+    paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfdojo_sdk.library.tuning.LONG", 7)
+    kernel = entry(build(paper, tmp_path))
+    assert kernel.moves and kernel.timing.initial is None and kernel.speed_up is None
+    assert any("the initial program has no time: timeout: naive loops" in note for note in kernel.notes)
+    paper.verifies = lambda trace: not trace.steps
+    kernel = entry(build(paper, tmp_path / "alone"))
+    assert kernel.moves == () and kernel.speed_up == 1
+    assert "verification failed" in " ".join(kernel.notes)
+
+
 def test_a_kind_that_is_not_allowed_is_not_used(paper: Paper, tmp_path: Path) -> None:
     def reassociates(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
         (trace,) = parallel_pass(root, rules, target)

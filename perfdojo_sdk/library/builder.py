@@ -11,11 +11,12 @@ Passes and searches take the same steps: :mod:`.tuning` lets them propose, :mod:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.hookspecs.types import MachineFigures, Target
+from perfdojo_sdk.hookspecs.types import Failure, MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import tuning
 from perfdojo_sdk.library.accepting import Found, accept
@@ -32,6 +33,8 @@ from perfdojo_sdk.store.candidates import CandidateLog
 S = TypeVar("S")
 T = TypeVar("T")
 
+#: The reason why the initial program has no time beside a pass.
+SLOW = Failure("timeout", "naive loops over so many elements are not timed")
 #: Stage of the evaluator -> the stage that a watcher is told.
 _SAID = {"compile": "compiling", "measure": "measuring"}
 
@@ -108,12 +111,11 @@ class KernelBuilder:
         with faults.heard() as heard:
             work = self._work(kernel, watch)
             few = _evaluator_of_few(work)
-            few.evaluate([Trace(kernel.program)])
-            if self.context.strategy.name in PASSES:
-                attempts = _passed(work, few)
-            else:
-                attempts = _explored(work, few, watch, store, session)
-            found = _best(work, attempts, _attempt_of(few, Trace(kernel.program)))
+            explores = self.context.strategy.name not in PASSES
+            if explores or not tuning.is_long(kernel.program):
+                few.evaluate([Trace(kernel.program)])
+            attempts = _explored(work, few, watch, store, session) if explores else _passed(work, few)
+            found = _shipped(work, few, attempts)
         return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
 
     def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
@@ -187,6 +189,18 @@ def _expert_games(work: KernelWork) -> Sequence[Trace]:
         return tuple(task.expert(task.root, task.rules, task.target)) if task.expert else ()
     except Exception:  # a plugin's code
         return ()
+
+
+def _shipped(work: KernelWork, few: Evaluator, attempts: Sequence[Attempt]) -> Found:
+    """The best attempt that passes verification, or else the initial program, which has no time as yet if its
+    loops are long; :class:`Rejected` when it does not pass either."""
+    initial = Trace(work.kernel.program)
+    if few.digest(initial) not in few.kept:
+        with suppress(Rejected):
+            return _best(work, attempts, Attempt(initial, reason=SLOW))
+        attempts = []
+        few.evaluate([initial])
+    return _best(work, attempts, _attempt_of(few, initial))
 
 
 def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Found:

@@ -18,6 +18,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.game import Game, read_saved, write_atomically
 from perfdojo_sdk.hookspecs.abilities import with_compile_timeout
@@ -38,6 +39,9 @@ from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 REPEATS, BUDGET_S = 20, 0.05
 #: The share of a timing's budget for a first look at a game, if games are few.
 LOOK = 0.3
+#: Most statement instances of an initial program that is timed though a pass plays: naive loops take seconds
+#: for more of them, and their exact time does not matter.
+LONG = 3 * 10**9
 #: Seconds after which a compiler is stopped.
 COMPILE_TIMEOUT_S = 20.0
 MAX_STATE_BYTES = 256 << 20
@@ -162,6 +166,11 @@ def tune(
     return search
 
 
+def is_long(program: Program) -> bool:
+    """True if an initial program takes too long to be timed beside a pass."""
+    return sum(node.instances for node in program.body) > LONG
+
+
 def _failed(context: BuildContext, error: PlayerFailed) -> str:
     """The note of a search that failed; reports the fault to listeners."""
     name = context.strategy.name
@@ -179,8 +188,9 @@ def _begin(
     So the game that is saved there is never slower than one that any search found before.
     """
     evaluator = search.evaluator
-    [initial] = evaluator.evaluate([Trace(kernel.program)])
-    search.initial_s = initial.seconds
+    if not (evaluator.conditions.few and is_long(kernel.program)):
+        [initial] = evaluator.evaluate([Trace(kernel.program)])
+        search.initial_s = initial.seconds
     earlier = [_kept(session.game, context, kernel), saved.best if saved else None]
     if saved is not None:
         search.resumed = True

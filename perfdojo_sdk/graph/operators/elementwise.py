@@ -324,8 +324,8 @@ def gelu(b: Builder, x: Value, approximated: bool) -> Value:
         return unary(
             b, "gelu", lambda a: f"0.5 * {a} * (1 + tanh({root} * ({a} + 0.044715 * {a} * {a} * {a})))", x
         )
-    root = number(sqrt(2), "f32")
-    return unary(b, "gelu", lambda a: f"0.5 * {a} * (1 + erf({a} / {root}))", x)
+    root = number(sqrt(0.5), "f32")
+    return unary(b, "gelu", lambda a: f"0.5 * {a} * (1 + erf({a} * {root}))", x)
 
 
 def shrink(b: Builder, x: Value, bias: float, lambd: float) -> Value:

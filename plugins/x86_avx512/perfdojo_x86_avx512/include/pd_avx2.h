@@ -22,9 +22,40 @@ PD_INLINE void pd_store_f32v(float *p, pd_f32v v) { _mm256_storeu_ps(p, v); }
 
 PD_INLINE pd_f32v pd_load_first_f32v(const float *p, int n) { return _mm256_maskload_ps(p, pd_first_mask(n)); }
 
+/* The first `bytes` of a vector, a constant, in as few pieces as there are. */
+PD_INLINE void pd_store_pieces(void *to, int bytes, __m256i v)
+{
+    char *p = to;
+    __m128i x = _mm256_castsi256_si128(v);
+    if (bytes & 16) {
+        _mm_storeu_si128((__m128i *)p, x);
+        x = _mm256_extracti128_si256(v, 1), p += 16;
+    }
+    if (bytes & 8) {
+        _mm_storel_epi64((__m128i *)p, x);
+        x = _mm_srli_si128(x, 8), p += 8;
+    }
+    if (bytes & 4) {
+        const int32_t four = _mm_cvtsi128_si32(x);
+        __builtin_memcpy(p, &four, 4);
+        x = _mm_srli_si128(x, 4), p += 4;
+    }
+    if (bytes & 2) {
+        const int16_t two = (int16_t)_mm_cvtsi128_si32(x);
+        __builtin_memcpy(p, &two, 2);
+        x = _mm_srli_si128(x, 2), p += 2;
+    }
+    if (bytes & 1)
+        *p = (char)_mm_cvtsi128_si32(x);
+}
+
+/* A masked store takes some processors (Zen 2 and 3) ten cycles and more, and pieces two. */
 PD_INLINE void pd_store_first_f32v(float *p, int n, pd_f32v v)
 {
-    _mm256_maskstore_ps(p, pd_first_mask(n), v);
+    if (__builtin_constant_p(n) && n < PD_LANES_F32)
+        pd_store_pieces(p, 4 * n, _mm256_castps_si256(v));
+    else
+        _mm256_maskstore_ps(p, pd_first_mask(n), v);
 }
 
 PD_INLINE void pd_stream_f32v(float *p, pd_f32v v)

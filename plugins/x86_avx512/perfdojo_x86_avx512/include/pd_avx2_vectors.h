@@ -110,7 +110,9 @@ PD_INLINE void pd_store_masked(void *p, const void *v, int64_t low, int64_t high
 {
     union { __m256i y; __m128i x; char bytes[32]; } r;
     __builtin_memcpy(&r, v, (size_t)(size * lanes));
-    if (size == 8)
+    if (__builtin_constant_p(low) && __builtin_constant_p(high) && low <= 0 && high > 0 && high < lanes)
+        pd_store_pieces(p, (int)high * size, r.y);
+    else if (size == 8)
         _mm256_maskstore_epi64(p, (__m256i)pd_lanes_i64x4(low, high), r.y);
     else if (size == 4 && lanes == 8)
         _mm256_maskstore_epi32(p, (__m256i)pd_lanes_i32x8(low, high), r.y);
