@@ -136,8 +136,24 @@ y f32 [12,16] heap
 | y[{0},{1}] = 0
 | 10 y[{0},{1}] += (x[{0},{2}] - m[{0}]) * 0.125 * w[{2},{1}]
 """
+CELLS = """kernel cells(x, g, w) -> y
+x f32 [5,6,48] heap
+g f32 [6,48] heap
+w f32 [48,48] heap
+h f32 [6,48] heap
+t f32 [6,48] heap
+y f32 [5,6,48] heap
+
+6 48 h[{0},{1}] = g[{0},{1}]
+5
+| 6 48 t[{1},{2}] = x[{0},{1},{2}]
+| 6 48 48 t[{1},{2}] += h[{1},{3}] * w[{2},{3}]
+| 6 48 h[{1},{2}] = tanh(t[{1},{2}])
+| 6 48 y[{0},{1},{2}] = h[{1},{2}]
+"""
 PROGRAMS = {
-    p.split("(")[0][7:]: p for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN, SCALED)
+    p.split("(")[0][7:]: p
+    for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN, SCALED, CELLS)
 }
 
 
@@ -280,6 +296,18 @@ def test_what_is_reduced_over_channels_runs_in_blocks_as_memory_goes() -> None:
         own = [b for b in game.program.buffers if b.name not in game.program.interface]
         assert max(b.cells for b in own) <= 6 * 16, game.program.text
         assert passes(game)
+
+
+def test_weights_of_a_recurrence_are_laid_out_once_before_its_steps() -> None:
+    found = planned(CELLS)
+    assert [d.choice for d in found.decisions if d.rule == "recurrence"] == ["step by step"]
+    _, copy, steps, *_ = found.games[0].program.body
+    assert copy.written_arrays == ("w_r",) and "w_r" in steps.read_arrays and "w" not in steps.read_arrays
+    alone = planned(CELLS.replace("6", "1"))
+    assert not any(d.rule == "recurrence" for d in alone.decisions)  # one sequence uses each weight once
+    two = CELLS.replace("w f32 [48,48]", "w f32 [5,48,48]").replace("* w[", "* w[{0},")
+    _, steps, *_ = planned(two).games[0].program.body
+    assert "w" in steps.read_arrays  # each step has weights of its own
 
 
 def test_blocks_need_loops_that_can_be_joined() -> None:

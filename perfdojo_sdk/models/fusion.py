@@ -3,10 +3,10 @@
 A kernel takes at most one contraction with what is done to each of its results, copies in another order of
 what it reads or writes, and a copy with a border of what it reads, with what is done to the elements of that
 before; or rows that are reduced (a normalisation, a softmax) with what is done to their elements before and
-after; or a chain of element-wise steps. An edge is worth joining if the array on it then stays in registers or near the core, so that its bytes are neither
-written nor read again. That is so when both kernels walk through it in one order: then the target's expert
-joins their loops, and nothing else becomes slower; and when each element can be made where it is used. Where
-neither is so, the edge stays.
+after; or a chain of element-wise steps. An edge is worth joining if the array on it then stays in registers
+or near the core, so that its bytes are neither written nor read again. That is so when both kernels walk
+through it in one order: then the target's expert joins their loops, and nothing else becomes slower; and when
+each element can be made where it is used. Where neither is so, the edge stays.
 """
 
 from __future__ import annotations

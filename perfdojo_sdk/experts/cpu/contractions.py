@@ -10,10 +10,11 @@ the tile does not divide are cut, and each part is a tile of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from math import gcd, prod
+from types import MappingProxyType
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
@@ -89,20 +90,25 @@ class Plan:
 # -- choosing ----------------------------------------------------------------------------------------
 
 
-def plans(program: Program, nest: Nest, target: Target) -> list[Plan]:
+def plans(
+    program: Program, nest: Nest, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+) -> list[Plan]:
     """The best way to lay rows and lanes over the loops, and the best with other lanes if it is near.
 
-    None where each sum alone, with lanes along the reduction, costs less.
+    None where each sum alone, with lanes along the reduction, costs less. ``runs``: array -> how often the
+    program runs on the same elements of it, for which one packing does.
     """
     ways = permutations(range(len(nest.loops)), 2)
-    found = [plan for row, lane in ways if (plan := _plan(program, nest, row, lane, target))]
+    found = [plan for row, lane in ways if (plan := _plan(program, nest, row, lane, target, runs))]
     found.sort(key=lambda plan: (plan.cost, -plan.row))
     best_of_lane = {plan.lane: plan for plan in reversed(found)}
     most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
     return [plan for plan in found if plan is best_of_lane[plan.lane] and plan.cost <= most][:2]
 
 
-def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> Plan | None:
+def _plan(
+    program: Program, nest: Nest, row: int, lane: int, target: Target, runs: Mapping[str, int]
+) -> Plan | None:
     operands = [_operands(p, row, lane) for p in nest.products]
     if None in operands or not all({row, lane} <= set(p.target.levels) for p in nest.products):
         return None
@@ -145,7 +151,8 @@ def _plan(program: Program, nest: Nest, row: int, lane: int, target: Target) -> 
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
-        cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around)
+        once = min(runs.get(b.array, 1) for b in columns)
+        cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around) / once
     return Plan(
         row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost
     )
@@ -203,14 +210,17 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
 # -- playing -----------------------------------------------------------------------------------------
 
 
-def play_contractions(root: Program, rules: Rules, target: Target) -> list[Play]:
-    """One game for each promising plan, best first; none when the program is no contraction."""
+def play_contractions(
+    root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+) -> list[Play]:
+    """One game for each promising plan, best first; none when the program is no contraction. ``runs``: as
+    for :func:`plans`."""
     found = gathered(root, rules)
     if found is None:
         return []
     plays: list[Play] = []
     for start, nest in forms(*found):
-        for plan in plans(start.program, nest, target):
+        for plan in plans(start.program, nest, target, runs):
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
                     mapped = Play(root, rules, rules.most)

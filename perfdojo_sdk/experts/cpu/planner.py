@@ -11,6 +11,9 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
@@ -31,6 +34,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
     separate_temporaries,
     split_conditions,
 )
+from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence, same_in_each
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.stencils import (
@@ -74,6 +78,8 @@ class _Planner:
     def __init__(self, root: Program, rules: Rules, target: Target) -> None:
         self.root, self.rules, self.target = root, rules, target
         self.decisions: list[Decision] = []
+        self.runs: Mapping[str, int] = {}
+        """Array -> how often the program at hand runs on the same elements of it, if it is an iteration."""
 
     def plan(self) -> Plan:
         whole = self._as_a_whole()
@@ -88,14 +94,19 @@ class _Planner:
     def _games(self, start: Trace) -> list[Trace]:
         """The games that go on from ``start`` with those of all parts of its program, likeliest first."""
         program = start.program
-        ways = [found for way, nodes in self._parts(program) for found in self._ways(program, way, nodes)]
+        ways = [
+            (found, nodes[0].id if way == RECURRENCE else "")
+            for way, nodes in self._parts(program)
+            for found in self._ways(program, way, nodes)
+        ]
         games: list[Trace] = []
-        for number in range(min(MOST_GAMES, max(map(len, ways), default=0))):
+        least_work = stencil_threads(self.root, self.target)
+        for number in range(min(MOST_GAMES, max((len(found) for found, _ in ways), default=0))):
             game = Play(start.root, self.rules, self.rules.most)
             game.trace = start
-            for found in ways:
-                self._join(game, found, number)
-            for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, stencil_threads(self.root, self.target))):
+            for found, around in ways:
+                self._join(game, found, number, around)
+            for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, least_work), (RECURRENCE, least_work)):
                 for place in self._places(rule) & game.program.paths.keys():
                     share_out(game, place, least)
             settle_buffers(game)
@@ -147,16 +158,21 @@ class _Planner:
         for node, facts in zip(program.body, facts_of(program, self.target), strict=True):
             way = BLOCK_ROWS if node.id in self._blocks else self._way(program, node, facts)
             if parts and self._belongs(program, parts[-1], way, node):
-                parts[-1] = (parts[-1][0], (*parts[-1][1], node))
+                parts[-1] = (way if way == "contraction" else parts[-1][0], (*parts[-1][1], node))
             else:
                 parts.append((way, (node,)))
         for way, nodes in parts:
-            if way != BLOCK_ROWS:
+            if way == RECURRENCE:
+                why = "its products need what the iteration before made, so that each is planned as a program"
+                self._decide(RECURRENCE, nodes[0].id, "step by step", why)
+            elif way != BLOCK_ROWS:
                 self._describe(way, facts_of(part(program, nodes), self.target))
         return parts
 
     def _way(self, program: Program, node: Node, facts: NestFacts) -> str:
         """The expert for a nest at the root of a program."""
+        if is_recurrence(program, node, self.target):
+            return RECURRENCE
         return "stencil" if find_stencil(program, node, self.target) else way_of(facts, self.target)
 
     def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
@@ -176,7 +192,7 @@ class _Planner:
     def _describe_tiles(self, sub: Program) -> None:
         """Record the register tiles of a contraction, by the model's cost."""
         found = gathered(sub, self.rules)
-        for tiled in plans(found[0].program, found[1], self.target)[:1] if found else ():
+        for tiled in plans(found[0].program, found[1], self.target, self.runs)[:1] if found else ():
             wide = max(piece.wide for piece in tiled.tiling.pieces)
             capabilities = self.target.capabilities
             numbers = {
@@ -217,19 +233,26 @@ class _Planner:
     def _belongs(self, program: Program, last: tuple[str, tuple[Node, ...]], way: str, node: Node) -> bool:
         """True if a nest gains from being planned with the part before it."""
         before, nodes = last
-        if before == "contraction":
+        written, before_it = (
+            {leaf.statement.target.array for leaf in each.leaves} for each in (node, nodes[-1])
+        )
+        starts = way == "contraction" and written == before_it
+        if before == "contraction" or (starts and len(nodes) == 1):
             return is_contraction(part(program, (*nodes, node)), self.rules)
         return before == way == "rows"
 
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
-        if way == BLOCK_ROWS:
-            return [self._games(Trace(inside(program, nodes[0].id)))]
+        if way in (BLOCK_ROWS, RECURRENCE):
+            around, self.runs = self.runs, same_in_each(nodes[0]) if way == RECURRENCE else {}
+            games = self._games(Trace(inside(program, nodes[0].id)))
+            self.runs = around
+            return [games]
         sub = part(program, nodes)
         plays: list[Play] = []
         try:
             if way == "contraction":
-                plays = contraction(sub, self.rules, self.target)
+                plays = contraction(sub, self.rules, self.target, self.runs)
                 if not plays and len(nodes) > 1:
                     # Such as phases of a transposed convolution, which write one array in several forms.
                     return [found for node in nodes for found in self._ways(program, way, (node,))]
@@ -252,13 +275,16 @@ class _Planner:
             settle_buffers(play)
         return [[play.trace for play in plays]]
 
-    def _join(self, game: Play, found: list[Trace], number: int) -> None:
-        """Play a part's game of this number, or the nearest one that the whole program allows."""
+    def _join(self, game: Play, found: list[Trace], number: int, around: str) -> None:
+        """Play a part's game of this number, or the nearest one that the whole program allows.
+
+        ``around``: the loop of which the part is one iteration.
+        """
         order = found[min(number, len(found) - 1) :] + found[: min(number, len(found) - 1)]
         for trace in order:
             kept = game.trace
             try:
-                replay(game, trace)
+                replay(game, trace, around)
                 return
             except MoveError as error:
                 game.trace = kept
@@ -295,9 +321,11 @@ def _walks_rows(work: Work, target: Target) -> bool:
     return work.walks_along(loops[-1])
 
 
-def contraction(root: Program, rules: Rules, target: Target) -> list[Play]:
-    """The games of the experts for contractions."""
-    plays = [*play_contractions(root, rules, target), *play_filters(root, rules, target)]
+def contraction(
+    root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+) -> list[Play]:
+    """The games of the experts for contractions. ``runs``: as for ``contractions.plans``."""
+    plays = [*play_contractions(root, rules, target, runs), *play_filters(root, rules, target)]
     for play in plays:
         settle_buffers(play)
     return plays

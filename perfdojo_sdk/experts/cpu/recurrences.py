@@ -1,0 +1,44 @@
+"""Recurrences: loops of which each iteration multiplies what the one before it made (LSTM, GRU).
+
+Their iterations follow one another, but inside of one there is a product of matrices, as soon as there are
+several sequences: each weight is used for all of them. So one iteration is planned as a program of its own.
+What it lays out of weights is the same in each iteration, and laid out once, before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
+from perfdojo_sdk.experts.cpu.blocks import inside
+from perfdojo_sdk.hookspecs.types import Target
+
+#: The rule's name in decisions; their places are the loops.
+RECURRENCE = "recurrence"
+
+
+def is_recurrence(program: Program, node: Node, target: Target) -> bool:
+    """True if a loop at the root of a program holds a product of what it carries on with other arrays, of
+    which each element is used several times in an iteration."""
+    if not isinstance(node, Scope) or len(node.body) < 2:
+        return False
+    written = {*node.written_arrays}
+    for facts in facts_of(inside(program, node.id), target):
+        for work in facts.works:
+            reads = work.statement.reads if work.kind is Kind.CONTRACTION else ()
+            carried = {level for access in reads if access.array in written for level in access.levels}
+            fixed = [access for access in reads if access.array not in written]
+            if any(work.sizes[level] > 1 for access in fixed for level in carried - {*access.levels}):
+                return True
+    return False
+
+
+def same_in_each(loop: Node) -> Mapping[str, int]:
+    """The arrays that sums in a loop at the root read, each iteration the same elements, and no iteration
+    writes; with the number of iterations."""
+    assert isinstance(loop, Scope), "a recurrence is a loop"
+    statements = [leaf.statement for leaf in loop.leaves]
+    moving = {access.array for s in statements for access in s.every_read if 0 in access.levels}
+    summed = {access.array for s in statements if s.accumulate for access in s.reads}
+    return dict.fromkeys(summed - moving - {*loop.written_arrays}, loop.size)
