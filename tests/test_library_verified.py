@@ -27,7 +27,7 @@ from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.library.verification import Subject
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
-from perfdojo_sdk.store.records import Verification
+from perfdojo_sdk.store.records import LegResult, Verification
 from perfdojo_sdk.verify import references
 
 #: The mean over two of three dimensions, taken off: a row is a third of everything.
@@ -94,6 +94,41 @@ def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(
 
     refused = asked_of_a_candidate(runner(spoilt=True))
     assert not refused.passed and "y[0,0,0]" in refused.failure
+
+
+def compared_with_the_kernel(runner: Shapes, spoilt: str = "") -> LegResult:
+    """The numeric leg of a kernel; ``spoilt``: the shape at which its compiled end is wrong."""
+    plugins = load_plugins(extra=[perfdojo_toy])
+    rules, generator = plugins.rules(plugins.require("toy")), plugins.code_generator(plugins.require("toy"))
+    game = Trace(parse(CENTRED, rules.dialect))
+    runner.spoilt = spoilt == "full"
+    artifact = runner.compile(generator.generate(game.program, "pd_centred"))
+    runner.spoilt = spoilt == "small"
+    assert isinstance(artifact, Artifact)
+    return verification.numeric(Subject(game, rules, artifact, runner, {}, 1, 0, generator))
+
+
+def test_a_large_kernel_is_mostly_called_at_a_smaller_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+    def runner() -> Shapes:
+        plugins = load_plugins(extra=[perfdojo_toy])
+        return Shapes(plugins.runner(plugins.require("toy")), [])
+
+    whole = compared_with_the_kernel(runner())
+    monkeypatch.setattr(verification, "LARGE", 5000)
+    monkeypatch.setattr(verification, "SMALLER", 500)
+    both = runner()
+    found = compared_with_the_kernel(both)
+    assert found.passed and found.figures["reduced_shape"] and not whole.figures["reduced_shape"]
+    assert "which more calls can be made at; the first inputs at full size" in found.detail
+    for figure in ("classes", "executions"):
+        assert found.figures[figure] == whole.figures[figure]
+    large = both.seen.count((40, 3, 50))
+    assert 1 <= large <= 2 < len(both.seen) and min(map(prod, both.seen)) < 500
+    for spoilt in ("full", "small"):
+        refused = compared_with_the_kernel(runner(), spoilt)
+        assert not refused.passed and "y[0,0,0]" in refused.detail
+    monkeypatch.setattr(verification, "SHORT_GAME", -1)
+    assert not compared_with_the_kernel(runner()).figures["reduced_shape"], "too long a game to play again"
 
 
 # -- the real thing --------------------------------------------------------------------------------

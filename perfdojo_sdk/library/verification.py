@@ -5,8 +5,8 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -30,6 +30,15 @@ EXACT_INSTANCES = 3000
 QUICK_INSTANCES = 500
 #: Most statement instances for comparing a compiled candidate, if no rows of the kernel can be checked alone.
 QUICK_COMPARED = 10**7
+
+
+#: Statement instances of a large kernel, whose calls take long, and at most of the shape that it is mostly
+#: verified at; most moves of a game that is worth playing again for that.
+LARGE, SMALLER, SHORT_GAME = 5 * 10**8, 10**7, 200
+#: Executions that depend on the shape.
+AT_FULL_SIZE = ("guard_pages", "read_only", "threads")
+#: The reason for a smaller shape, by whether the runner's limit is it.
+_WHY = {True: "the runner can run", False: "more calls can be made at"}
 
 
 @dataclass
@@ -202,30 +211,60 @@ def dependence(
 
 
 def numeric(subject: Subject) -> LegResult:
-    """The numeric leg, on one thread and on several, whatever the subject's number is."""
+    """The numeric leg, on one thread and on several, whatever the subject's number is.
+
+    A large kernel is called few times, with the first inputs and where its arrays end; the other inputs and
+    ways to call it are for the same game at a smaller shape.
+    """
     begin = perf_counter()
     played, artifact = affordable(subject)
-    report = _compared(subject, played, artifact, tuple(sorted({1, 2, subject.threads})))
-    classes = ", ".join(report.checked)
-    detail = f"within the error bound on inputs: {classes}" if report.ok else report.problem
-    if played is not subject.trace:
-        shapes = ", ".join(f"{n} {list(played.root.buffer_of[n].shape)}" for n in played.root.inputs)
-        detail += f"; the same moves at a smaller shape, {shapes}, which the runner can run"
+    threads = tuple(sorted({1, 2, subject.threads}))
+    smaller = _smaller(replace(subject, trace=played, artifact=artifact))
+    if smaller is None:
+        reports = [_compared(subject, played, artifact, threads)]
+    else:
+        reports = [_compared(subject, played, artifact, threads, quick=True, executions=AT_FULL_SIZE)]
+        reports += [_compared(subject, *smaller, threads)] if reports[0].ok else []
+    last, ok = reports[-1], reports[-1].ok
+    detail = f"within the error bound on inputs: {', '.join(last.checked)}" if ok else last.problem
+    shape = played if smaller is None or len(reports) == 1 else smaller[0]
+    if shape is not subject.trace:
+        shapes = ", ".join(f"{n} {list(shape.root.buffer_of[n].shape)}" for n in shape.root.inputs)
+        some = "" if smaller is None else "; the first inputs at full size"
+        detail += f"; the same moves at a smaller shape, {shapes}, which {_WHY[smaller is None]}{some}"
+    executions = dict.fromkeys(name for report in reports for name in report.executions)
     figures: dict[str, Figure] = {
-        "worst_error_over_bound": round(report.worst, 4),
-        "elements": sum(c.elements for c in report.classes),
-        "classes": classes,
-        "executions": ", ".join(report.executions),
-        "executions_not_run": ", ".join(name for name in EXECUTIONS if name not in report.executions),
-        "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in report.classes if c.skipped),
-        "reduced_shape": played is not subject.trace,
+        "worst_error_over_bound": round(max(report.worst for report in reports), 4),
+        "elements": sum(c.elements for report in reports for c in report.classes),
+        "classes": ", ".join(last.checked),
+        "executions": ", ".join(name for name in EXECUTIONS if name in executions),
+        "executions_not_run": ", ".join(name for name in EXECUTIONS if name not in executions),
+        "skipped": "; ".join(f"{c.name}: {c.skipped}" for c in last.classes if c.skipped),
+        "reduced_shape": shape is not subject.trace,
         "seconds": round(perf_counter() - begin, 3),
     }
-    return LegResult(passed=report.ok, detail=detail, figures=figures)
+    return LegResult(passed=ok, detail=detail, figures=figures)
+
+
+def _smaller(subject: Subject) -> tuple[Trace, Artifact] | None:
+    """A large kernel's game at a smaller shape, and its compiled end; None for a kernel that is called as
+    often as any other, and where there is no such shape."""
+    from perfdojo_sdk.verify.reduced import statement_instances
+
+    trace = subject.trace
+    if statement_instances(trace.program) <= LARGE or len(trace.steps) > SHORT_GAME or not subject.generator:
+        return None
+    small, artifact = affordable(subject, SMALLER)
+    return (small, artifact) if statement_instances(small.program) <= LARGE // 10 else None
 
 
 def _compared(
-    subject: Subject, played: Trace, artifact: Artifact, threads: tuple[int, ...], quick: bool = False
+    subject: Subject,
+    played: Trace,
+    artifact: Artifact,
+    threads: tuple[int, ...],
+    quick: bool = False,
+    executions: Collection[str] | None = None,
 ) -> NumericReport:
     """The numeric leg's report on a compiled game: the subject's, or the same at a smaller shape."""
     from perfdojo_sdk.verify.numeric import verify_numeric
@@ -242,4 +281,5 @@ def _compared(
         nan_may_differ=subject.trace.kind >= Kind.REASSOCIATES,
         quick=quick,
         laws=subject.trace.laws,
+        executions=executions,
     )

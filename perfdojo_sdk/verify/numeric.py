@@ -103,7 +103,7 @@ def verify_numeric(
     quick: bool = False,
     forks: bool = False,
     laws: Collection[str] = (),
-    executions: bool | None = None,
+    executions: bool | Collection[str] | None = None,
 ) -> NumericReport:
     """Compare the compiled ``transformed`` with ``original``.
 
@@ -117,16 +117,18 @@ def verify_numeric(
     nothing runs at the same time. ``laws``: those that moves of the trace declared. With most of them numbers
     are added that the original does not have, so that the bound which holds for every order of the original's
     terms, that of rows, does not hold.
-    ``executions``: also call the kernel in all ways that the runner knows of ``core.interface.EXECUTIONS``,
-    on the first drawing; unless told otherwise, where it is neither quick nor one of many.
+    ``executions``: also call the kernel in these ways, or in all, that the runner knows of
+    ``core.interface.EXECUTIONS``, on the first drawing; unless told otherwise, in all where it is neither
+    quick nor one of many.
     UnavailableError without a C compiler; VerificationError for a dtype that is not checked here.
     """
     references = References(original, transformed, accuracy, dialect, seed, forks, nan_may_differ, laws)
     other_terms = computes_other_terms(laws)
     if executions is None:
         executions = not quick and not forks
+    names = tuple(EXECUTIONS if executions is True else executions or ())
     sets = sets_of(original, references.instances) if ability(runner, RunsSets) else {}
-    planned, skipped = _planned(references, sets, threads, quick, executions)
+    planned, skipped = _planned(references, sets, threads, quick, bool(names))
     results: list[ClassResult] = []
     # Orphans of a fork can be told from other children of this process only if nothing else starts one.
     forking = ability(runner, Forks)
@@ -137,7 +139,7 @@ def verify_numeric(
             stacks = _stacks(original, sum(plan.sets for plan in group))
             inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
             _draw(group, original, seed, inputs)
-            put_through = executions and group[0] is planned[0]
+            put_through = bool(names) and group[0] is planned[0]
             passed = [{name: given[name] for name in original.given} for given in inputs]
             requests = [
                 (plan.sets, RunRequest(inputs=given, threads=t, timeout_s=_TIMEOUT_S))
@@ -145,7 +147,7 @@ def verify_numeric(
                 for t in (plan.threads[:1] if put_through and plan is planned[0] else plan.threads)
             ]
             if put_through:
-                requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed))
+                requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed, names, quick))
             expected = references.expect(stacks, places, pool, group[0] is planned[0] and not quick)
             runs = start_runs(runner, artifact, requests, pool, forks, references.instances)
             done = (future.result()[place] for future, place in runs)
@@ -166,8 +168,15 @@ def verify_numeric(
     return NumericReport(True, (*results, *skipped))
 
 
-def _with_executions(request: RunRequest, program: Program, dialect: Dialect, seed: int) -> RunRequest:
-    """The request, with all executions."""
+def _with_executions(
+    request: RunRequest,
+    program: Program,
+    dialect: Dialect,
+    seed: int,
+    names: tuple[str, ...] = tuple(EXECUTIONS),
+    quick: bool = False,
+) -> RunRequest:
+    """The request, with these executions; ``quick``: on few numbers of threads."""
     parallel = {
         node.size
         for root in program.body
@@ -178,7 +187,7 @@ def _with_executions(request: RunRequest, program: Program, dialect: Dialect, se
     conditional = any(isinstance(node, Statement) and node.guard for _, node in program.walk())
     busy = 0 if conditional else min(parallel, default=0)
     counts = _counts(parallel, Random(f"{seed} {program.text}"))
-    return replace(request, executions=tuple(EXECUTIONS), thread_counts=counts, busy_threads=busy)
+    return replace(request, executions=names, thread_counts=counts[: 3 if quick else None], busy_threads=busy)
 
 
 def _counts(parallel: Collection[int], chance: Random) -> tuple[int, ...]:
