@@ -34,7 +34,7 @@ QUICK_COMPARED = 10**7
 
 #: Statement instances of a large kernel, whose calls take long, and at most of the shape that it is mostly
 #: verified at; most moves of a game that is worth playing again for that.
-LARGE, SMALLER, SHORT_GAME = 5 * 10**8, 10**7, 200
+LARGE, SMALLER, SHORT_GAME = 5 * 10**8, 10**7, 400
 #: Executions that depend on the shape.
 AT_FULL_SIZE = ("guard_pages", "read_only", "threads")
 #: The reason for a smaller shape, by whether the runner's limit is it.
