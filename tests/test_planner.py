@@ -17,6 +17,7 @@ from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.experts.balance import shares
+from perfdojo_sdk.experts.cpu import planner
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
@@ -25,7 +26,8 @@ from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.experts.cpu.preparation import hoist_functions
 from perfdojo_sdk.experts.cpu.row_kernels import play_rows
 from perfdojo_sdk.experts.cpu.steps import settle_buffers
-from perfdojo_sdk.hookspecs.services import Plan
+from perfdojo_sdk.hookspecs.services import Decision, Plan
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library.verification import VerificationCache, dependence, exact
 from perfdojo_sdk.plugins import load_plugins
@@ -136,6 +138,18 @@ y f32 [12,16] heap
 | y[{0},{1}] = 0
 | 10 y[{0},{1}] += (x[{0},{2}] - m[{0}]) * 0.125 * w[{2},{1}]
 """
+NORMED = """kernel normed(x, f, v) -> y
+x f32 [2,8,9,20] heap
+f f32 [8,3,3] heap
+v f32 [8] heap
+t f32 [2,8,7,18] heap
+y f32 [2,8,7,18] heap
+
+2 8 7 18
+| t[{0},{1},{2},{3}] = 0
+| 3 3 t[{0},{1},{2},{3}] += x[{0},{1},{2}+{4},{3}+{5}] * f[{1},{4},{5}]
+2 8 7 18 y[{0},{1},{2},{3}] = t[{0},{1},{2},{3}] / sqrt(v[{1}] + 1e-05)
+"""
 CELLS = """kernel cells(x, g, w) -> y
 x f32 [5,6,48] heap
 g f32 [6,48] heap
@@ -153,7 +167,7 @@ y f32 [5,6,48] heap
 """
 PROGRAMS = {
     p.split("(")[0][7:]: p
-    for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN, SCALED, CELLS)
+    for p in (PADDED_ROWS, ATTENTION, COPIED, COLUMNS, TURNED, TRIANGLE, SCAN, SCALED, CELLS, NORMED)
 }
 
 
@@ -308,6 +322,25 @@ def test_weights_of_a_recurrence_are_laid_out_once_before_its_steps() -> None:
     two = CELLS.replace("w f32 [48,48]", "w f32 [5,48,48]").replace("* w[", "* w[{0},")
     _, steps, *_ = planned(two).games[0].program.body
     assert "w" in steps.read_arrays  # each step has weights of its own
+
+
+def test_a_filter_of_one_channel_is_joined_with_its_norm() -> None:
+    found = planned(NORMED)
+    assert [d.choice for d in found.decisions if d.rule == "join channels"] == ["2 nests run image by image"]
+    assert "sqrt" in found.games[0].program.text.splitlines()[12], "each root is taken once"
+
+
+def test_a_preparation_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(play: Play, target: Target) -> list[Decision]:
+        play.must("split_scope", "s1", factor=2)
+        play.must("split_scope", "nowhere", factor=2)
+        return []
+
+    before = planned(NORMED)
+    monkeypatch.setattr(planner, "PREPARATIONS", (fails, *planner.PREPARATIONS))
+    after = planned(NORMED)
+    assert [game.moves for game in after.games] == [game.moves for game in before.games]
+    assert after.decisions[0].choice == "left out" and "nowhere" in after.decisions[0].reason
 
 
 def test_blocks_need_loops_that_can_be_joined() -> None:

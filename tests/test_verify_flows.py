@@ -91,7 +91,7 @@ def _one_group(leaves: Sequence[flow.Leaf]) -> list[frozenset[str]]:
 
 
 def _before_in_time(self: flow.Flow, sinks: Any, accesses: Any) -> Any:
-    """What :meth:`Flow._before` finds, by isl's order of whole times."""
+    """The same as :meth:`Flow._before`, by isl's order of whole times."""
     times = [(name, time) for name, (time, _) in self._time.items()]
     longest = max(len(time) for _, time in times)
     depths = {

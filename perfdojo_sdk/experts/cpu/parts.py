@@ -27,7 +27,7 @@ def replay(play: Play, trace: Trace, around: str = "") -> None:
     """
     names: dict[str, str] = {}
     before_all: set[str] = set()
-    """What was copied before the loop: no iteration may use a place of it again for another element."""
+    """Copies before the loop: no iteration may use a place of it again for another element."""
     for step in trace.steps:
         move = step.move.renamed(names)
         parameters, place = dict(move.parameters), move.place

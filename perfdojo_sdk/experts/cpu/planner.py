@@ -87,7 +87,12 @@ class _Planner:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules, self.rules.most)
         for rule in PREPARATIONS:
-            self.decisions += rule(play, self.target)
+            kept = play.trace
+            try:
+                self.decisions += rule(play, self.target)
+            except MoveError as error:
+                play.trace = kept
+                self._decide(rule.__name__, "", "left out", error.what)
         games = self._games(play.trace)
         return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
 

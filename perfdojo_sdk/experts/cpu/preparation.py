@@ -96,7 +96,7 @@ def hoist_functions(play: Play, target: Target) -> list[Decision]:
             made = next((way for way in ways if way is not None), None)
             if not isinstance(made, Staged):
                 break
-            _before_a_contraction(play, made.copy)
+            _before_a_sum(play, made.copy)
             numbers = {"uses of each": uses, "cost in additions": SPELLINGS[name].cost}
             why = "its operands are the same in all iterations of a loop"
             decisions.append(
@@ -105,13 +105,19 @@ def hoist_functions(play: Play, target: Target) -> list[Decision]:
     return decisions
 
 
-def _before_a_contraction(play: Play, place: str) -> None:
-    """Move a nest at the root in front of a contraction before it, whose results the next one may then take
-    up."""
+def _before_a_sum(play: Play, place: str) -> None:
+    """Move a nest at the root in front of a contraction or a window before it, whose results the next one may
+    then take up, and of what that reads."""
     path = play.program.paths[place]
     before = play.program.body[path[0] - 1] if len(path) == 1 and path[0] else None
-    if before is not None and any(is_product(leaf.statement) for leaf in before.leaves):
-        play.may("reorder_statements", before.id)
+    if before is None or not any(_sums_products(leaf.statement) for leaf in before.leaves):
+        return
+    while (at := play.program.paths[place][0]) and play.may("reorder_statements", play.program.body[at - 1].id):
+        pass
+
+
+def _sums_products(statement: Statement) -> bool:
+    return statement.accumulate == "add" and performs(statement.value, "mul")
 
 
 def _fixed_function(play: Play, identifier: str) -> tuple[int, str, float] | None:

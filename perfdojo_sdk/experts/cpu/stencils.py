@@ -158,7 +158,7 @@ def join_channels(play: Play, target: Target) -> list[Decision]:
             continue
         _pad_by_rows(play, roots[0], found.sliding.array, depth)
         for buffer in temporaries(play.program):
-            for dim in range(depth):
+            for dim in range(min(depth, len(buffer.shape))):
                 play.may("reuse_dims", buffer.name, dim=dim)
         numbers = {"bytes": passed, "images": prod(found.sizes[:depth])}
         why = "what one nest passes to the next is then one image, which stays in a near cache"
