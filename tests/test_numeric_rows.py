@@ -110,7 +110,7 @@ def test_as_many_levels_make_a_row_as_it_takes() -> None:
     "text",
     [
         pytest.param(TRANSPOSED, id="read across"),
-        pytest.param(TRANSPOSED.replace("t[{0},{2},{1}]", "t[{0},{1}//2,{2}]"), id="not alone"),
+        pytest.param(TRANSPOSED.replace("t[{0},{2},{1}]", "t[{0},{1}//2,{2}//3]"), id="not alone"),
         pytest.param(
             TRANSPOSED.replace("4 6 6 y[{0},{1},{2}] = t[{0},{2},{1}]", "4 3 12 y[{0},{1}*2,{2}//2] = 1"),
             id="other sizes",
@@ -121,6 +121,37 @@ def test_as_many_levels_make_a_row_as_it_takes() -> None:
 def test_a_level_that_does_not_qualify_ends_the_rows(text: str) -> None:
     rows = outermost_rows(program(text))
     assert rows is not None and len(rows.sizes) == 1
+
+
+#: A product and a copy of its input side by side: the channels of the result are written in two forms.
+BESIDE = """
+kernel beside(a, w) -> y, c
+a f32 [2,3,6,8] heap
+w f32 [4,3] heap
+y f32 [2,4,6,8] heap
+c f32 [2,7,6,8] heap
+
+2 4 6 8
+| y[{0},{1},{2},{3}] = 0
+| 3 y[{0},{1},{2},{3}] += a[{0},{4},{2},{3}] * w[{1},{4}]
+2 3 6 8 c[{0},{1},{2},{3}] = a[{0},{1},{2},{3}]
+2 4 6 8 c[{0},{1}+3,{2},{3}] = y[{0},{1},{2},{3}]
+"""
+
+
+def test_a_level_that_does_not_qualify_belongs_to_each_row() -> None:
+    root = program(BESIDE)
+    for most, sizes, levels in ((10**6, (2,), (0,)), (300, (2, 6), (0, 2)), (1, (2, 6, 8), (0, 2, 3))):
+        rows = outermost_rows(root, most)
+        assert rows is not None and (rows.sizes, rows.levels) == (sizes, levels)
+        assert rows.dimensions == {"y": levels, "c": levels}
+        inputs = draw("random", root, 1)
+        wanted = np.array([[0, 0, 0], [1, 4, 3], [1, 5, 7]], np.int32)[:, : len(levels)]
+        whole = run_reference(WIDE, BESIDE, inputs)
+        for kind, name in product((WIDE, BOUNDED), ("y_v", "c_v")):
+            given = {**inputs, ROWS: wanted}
+            some = run_reference(kind, BESIDE, given, rows=3, split=rows, any_order=True)[name]
+            assert np.array_equal(some, np.moveaxis(whole[name], levels, range(len(levels)))[tuple(wanted.T)])
 
 
 def test_a_level_that_is_not_perfectly_nested_ends_the_rows() -> None:

@@ -17,7 +17,7 @@ _CHEAP = 8
 
 @dataclass(frozen=True)
 class Rows:
-    """Each tuple of iterations of the outermost levels computes output cells of its own, from inputs alone.
+    """Each tuple of iterations of some outer levels computes output cells of its own, from inputs alone.
 
     All cells of one tuple are a row, however many dimensions they have.
     """
@@ -26,6 +26,8 @@ class Rows:
     """Iterations of each level."""
     dimensions: Mapping[str, tuple[int, ...]]
     """Array -> for each level the dimension whose subscript is that level's iterator."""
+    levels: tuple[int, ...]
+    """The depths of these levels; a loop between them belongs to each row."""
     before: int = 0
     """So many of the first nests compute what all rows read, such as an input with a border. They run as a
     whole; what they write counts as input."""
@@ -46,8 +48,8 @@ class Rows:
 def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
     """The decomposition of a program into independent rows of at most ``row_instances`` instances, or None.
 
-    As many of the outermost levels as that takes, or as there are: level k qualifies when all scopes
-    down to it are perfectly nested, those of one level have one size, and every array that is written
+    As many levels, from the outermost on, as that takes, or as there are: one qualifies when all scopes
+    down to it are perfectly nested, those of its depth have one size, and every array that is written
     uses the level's iterator, alone, in one and the same dimension wherever it appears. Where rows would be
     larger, cheap nests at the beginning are left out of them.
     """
@@ -80,21 +82,24 @@ def _rows_behind(program: Program, before: int, row_instances: int) -> Rows | No
     names = _written(program, nodes)
     written = [b for b in program.buffers if b.name in names]
     sizes: list[int] = []
+    levels: list[int] = []
     dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
+    depth = 0
     while nodes and (not sizes or instances > row_instances * prod(sizes)):
         scopes = [node for node in nodes if isinstance(node, Scope)]
-        if len(scopes) < len(nodes) or len({scope.size for scope in scopes}) != 1:
+        if len(scopes) < len(nodes):
             break
-        found = {b: _dimension_of(program, b, len(sizes)) for b in written}
-        if None in found.values():
-            break
-        sizes.append(scopes[0].size)
-        for buffer, dimension in found.items():
-            assert dimension is not None
-            dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
+        found = {b: _dimension_of(program, b, depth) for b in written}
+        if None not in found.values() and len({scope.size for scope in scopes}) == 1:
+            sizes.append(scopes[0].size)
+            levels.append(depth)
+            for buffer, dimension in found.items():
+                assert dimension is not None
+                dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
         nested = all(len(scope.body) == 1 for scope in scopes)
         nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
-    return Rows(tuple(sizes), dimensions, before) if sizes else None
+        depth += 1
+    return Rows(tuple(sizes), dimensions, tuple(levels), before) if sizes else None
 
 
 def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:

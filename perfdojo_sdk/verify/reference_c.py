@@ -134,8 +134,10 @@ class _Emitter:
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
+        self.row_levels: tuple[int, ...] = ()
+        """Levels of the nest at hand that stand for rows."""
         self.levels = 0
-        """Outermost levels of the nest at hand that stand for rows."""
+        """Levels down to the last of them."""
         self.any_order = any_order and kind != WIDE
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
@@ -298,7 +300,8 @@ class _Emitter:
             if not self.program.in_out.isdisjoint(buffer.arrays):
                 yield from self.copy_in(buffer)
         for k, node in enumerate(self.program.body):
-            self.levels = len(self.split.sizes) if self.split and k >= self.split.before else 0
+            self.row_levels = self.split.levels if self.split and k >= self.split.before else ()
+            self.levels = max(self.row_levels, default=-1) + 1
             yield from self.node(node, [], 1, self.large)
         for name in self.program.outputs:
             if not self.in_place(self.program.buffer_of[name]):
@@ -347,10 +350,10 @@ class _Emitter:
         yield "    }"
         yield "    }"
 
-    def row(self, level: int) -> str:
-        """The iteration of a level in row r."""
+    def row(self, number: int) -> str:
+        """The iteration of the level of this number in row r."""
         assert self.split
-        return f"(long){input_name(ROWS)}[r * {len(self.split.sizes)} + {level}]"
+        return f"(long){input_name(ROWS)}[r * {len(self.split.sizes)} + {number}]"
 
     # -- the tree --------------------------------------------------------------------------
 
@@ -372,10 +375,11 @@ class _Emitter:
 
     def loop(self, node: Scope, scopes: list[Scope], depth: int, outlines: bool) -> Iterator[str]:
         pad, level = "    " * depth, len(scopes)
-        if level < self.levels:
+        if level in self.row_levels:
             # The first of the levels stands for all of them; those below it only name their iteration.
-            yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if level == 0 else pad + "{"
-            yield f"{pad}    const long i{level} = {self.row(level)};"
+            number = self.row_levels.index(level)
+            yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if number == 0 else pad + "{"
+            yield f"{pad}    const long i{level} = {self.row(number)};"
         else:
             yield f"{pad}for (long i{level} = 0; i{level} < {node.size}; i{level}++) {{"
         for child in node.body:

@@ -112,7 +112,9 @@ def _before_a_sum(play: Play, place: str) -> None:
     before = play.program.body[path[0] - 1] if len(path) == 1 and path[0] else None
     if before is None or not any(_sums_products(leaf.statement) for leaf in before.leaves):
         return
-    while (at := play.program.paths[place][0]) and play.may("reorder_statements", play.program.body[at - 1].id):
+    while (at := play.program.paths[place][0]) and play.may(
+        "reorder_statements", play.program.body[at - 1].id
+    ):
         pass
 
 
