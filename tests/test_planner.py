@@ -10,6 +10,7 @@ import pytest
 from command_line import Outcome
 from test_made_targets import target
 
+from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
@@ -322,6 +323,22 @@ def test_weights_of_a_recurrence_are_laid_out_once_before_its_steps() -> None:
     two = CELLS.replace("w f32 [48,48]", "w f32 [5,48,48]").replace("* w[", "* w[{0},")
     _, steps, *_ = planned(two).games[0].program.body
     assert "w" in steps.read_arrays  # each step has weights of its own
+
+
+def test_a_recurrence_that_reads_weights_in_two_forms_is_planned_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    twice = CELLS.replace("| 6 48 h[", "| 6 48 48 t[{1},{2}] += h[{1},{3}] * w[{3},{2}]\n| 6 48 h[")
+    assert not any(d.rule == "recurrence" for d in planned(twice).decisions)
+
+    def nothing_before(play: Play, trace: Trace, around: str = "") -> None:
+        if around:
+            raise MoveError("PD-T001", "nothing can be laid out before the loop")
+        replay(play, trace)
+
+    monkeypatch.setattr(planner, "replay", nothing_before)
+    (game, *_) = planned(CELLS).games
+    assert any(suffix in game.program.tree_lines for suffix in ("8:v", "16:v")), "no loop is left as it was"
 
 
 def test_a_filter_of_one_channel_is_joined_with_its_norm() -> None:

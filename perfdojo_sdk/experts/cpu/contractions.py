@@ -135,7 +135,10 @@ def _plan(
     lanes = figures.lanes.get(nest.dtype, 0)
     if not lanes:
         return None
-    tiling = best_tiling(sizes[row], sizes[lane], lanes, figures.vector_registers or 8, len(columns))
+    once = min(runs.get(b.array, 1) for b in columns)
+    # What is laid out for many runs is read in one form.
+    registers, alike = figures.vector_registers or 8, once > 1
+    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = tuple(l for l in others if not any(l in b.levels for b in columns))
     around = tuple(l for l in others if l not in inside)
@@ -151,7 +154,6 @@ def _plan(
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
-        once = min(runs.get(b.array, 1) for b in columns)
         cost += SCATTER * steps * sizes[lane] * prod(sizes[l] for l in around) / once
     return Plan(
         row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost

@@ -100,7 +100,7 @@ class _Planner:
         """The games that go on from ``start`` with those of all parts of its program, likeliest first."""
         program = start.program
         ways = [
-            (found, nodes[0].id if way == RECURRENCE else "")
+            (found, nodes if way == RECURRENCE else ())
             for way, nodes in self._parts(program)
             for found in self._ways(program, way, nodes)
         ]
@@ -109,8 +109,10 @@ class _Planner:
         for number in range(min(MOST_GAMES, max((len(found) for found, _ in ways), default=0))):
             game = Play(start.root, self.rules, self.rules.most)
             game.trace = start
-            for found, around in ways:
-                self._join(game, found, number, around)
+            for found, steps in ways:
+                if not self._join(game, found, number, steps[0].id if steps else "") and steps:
+                    for other in self._ways(program, "contraction", steps):
+                        self._join(game, other, number)
             for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, least_work), (RECURRENCE, least_work)):
                 for place in self._places(rule) & game.program.paths.keys():
                     share_out(game, place, least)
@@ -280,8 +282,8 @@ class _Planner:
             settle_buffers(play)
         return [[play.trace for play in plays]]
 
-    def _join(self, game: Play, found: list[Trace], number: int, around: str) -> None:
-        """Play a part's game of this number, or the nearest one that the whole program allows.
+    def _join(self, game: Play, found: list[Trace], number: int, around: str = "") -> bool:
+        """Play a part's game of this number, or the nearest one that the whole program allows; False if none.
 
         ``around``: the loop of which the part is one iteration.
         """
@@ -290,12 +292,13 @@ class _Planner:
             kept = game.trace
             try:
                 replay(game, trace, around)
-                return
+                return True
             except MoveError as error:
                 game.trace = kept
                 self._decide(
                     "join parts", trace.root.body[0].id, "a game of the part was dropped", error.what
                 )
+        return False
 
     def _decide(self, rule: str, place: str, choice: str, reason: str) -> None:
         self.decisions.append(Decision(rule, place, choice, reason))

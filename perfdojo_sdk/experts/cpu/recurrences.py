@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
 from perfdojo_sdk.experts.cpu.blocks import inside
@@ -19,26 +20,30 @@ RECURRENCE = "recurrence"
 
 
 def is_recurrence(program: Program, node: Node, target: Target) -> bool:
-    """True if a loop at the root of a program holds a product of what it carries on with other arrays, of
-    which each element is used several times in an iteration."""
+    """True if a loop at the root of a program holds a product of what it carries on with arrays that are the
+    same in each iteration and used several times there."""
     if not isinstance(node, Scope) or len(node.body) < 2:
         return False
-    written = {*node.written_arrays}
+    written, same = {*node.written_arrays}, same_in_each(node)
     for facts in facts_of(inside(program, node.id), target):
         for work in facts.works:
             reads = work.statement.reads if work.kind is Kind.CONTRACTION else ()
             carried = {level for access in reads if access.array in written for level in access.levels}
-            fixed = [access for access in reads if access.array not in written]
+            fixed = [access for access in reads if access.array in same]
             if any(work.sizes[level] > 1 for access in fixed for level in carried - {*access.levels}):
                 return True
     return False
 
 
 def same_in_each(loop: Node) -> Mapping[str, int]:
-    """The arrays that sums in a loop at the root read, each iteration the same elements, and no iteration
-    writes; with the number of iterations."""
+    """Arrays of which sums in a loop at the root read the same elements in each iteration, in one form, and
+    that no iteration writes; with the number of iterations."""
     assert isinstance(loop, Scope), "a recurrence is a loop"
     statements = [leaf.statement for leaf in loop.leaves]
-    moving = {access.array for s in statements for access in s.every_read if 0 in access.levels}
+    forms: dict[str, set[Access]] = {}
+    for statement in statements:
+        for access in statement.every_read:
+            forms.setdefault(access.array, set()).add(access)
+    moving = {array for array, met in forms.items() if len(met) > 1 or any(0 in a.levels for a in met)}
     summed = {access.array for s in statements if s.accumulate for access in s.reads}
     return dict.fromkeys(summed - moving - {*loop.written_arrays}, loop.size)

@@ -48,8 +48,10 @@ class Tiling:
     """Cost of one step of the reduction over the whole block, in multiply-adds of vectors."""
 
 
-def best_tiling(rows: int, columns: int, lanes: int, registers: int, sums: int) -> Tiling:
-    """The cheapest tiling whose accumulators fit the registers.
+def best_tiling(
+    rows: int, columns: int, lanes: int, registers: int, sums: int, alike: bool = False
+) -> Tiling:
+    """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
     each column operand and one value of the rows must find a register.
@@ -62,7 +64,9 @@ def best_tiling(rows: int, columns: int, lanes: int, registers: int, sums: int) 
                     pieces = cover(columns, wide, lanes)
                     yield Tiling(high, pieces, _cost(rows, high, pieces, sums))
 
-    return min(tilings(), key=lambda t: (t.cost, -t.high))
+    found = list(tilings())
+    of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
+    return min(of_one_kind or found, key=lambda t: (t.cost, -t.high))
 
 
 def cover(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:

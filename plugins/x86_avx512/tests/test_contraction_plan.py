@@ -32,6 +32,13 @@ def test_a_tile_is_near_a_square_and_leaves_registers_for_its_loads() -> None:
             assert all((tiling.high + 1) * p.wide < 32 and p.width <= 16 for p in tiling.pieces)
 
 
+def test_tiles_may_be_asked_to_be_of_one_kind() -> None:
+    assert len(best_tiling(8, 64, lanes=8, registers=16, sums=1).pieces) == 2
+    alike = best_tiling(8, 64, lanes=8, registers=16, sums=1, alike=True)
+    assert (alike.high, alike.pieces) == (4, (Piece(4, 2, 8),))
+    assert best_tiling(7, 17, 8, 16, 1, alike=True) == best_tiling(7, 17, 8, 16, 1), "there is no such tiling"
+
+
 def test_remainders_become_equal_vectors_or_a_short_one() -> None:
     assert cover(508, 5, 16) == (Piece(6, 5, 16), Piece(1, 2, 14))
     assert cover(29, 4, 16) == (Piece(1, 1, 16), Piece(1, 1, 13))
