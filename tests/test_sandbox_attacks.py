@@ -190,7 +190,7 @@ POISON = {
     "allows files no content": ("struct rlimit r = {0, 0}; setrlimit(RLIMIT_FSIZE, &r);", ""),
     "makes a folder of the result": ('mkdir("result.json", 0700);', "Is a directory"),
     "says what the clock says": (
-        'signal(SIGPIPE, SIG_IGN); for (int f = 3; f < 64; f++) write(f, "BEBEBEBE", 8);',
+        'signal(SIGPIPE, SIG_IGN); for (int f = 3; f < 4096; f++) write(f, "BEBEBEBE", 8);',
         RUNNER_FAULT,
     ),
     "calls for an alarm": (
