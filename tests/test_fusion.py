@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.borders import Border, border_of
 from perfdojo_sdk.graph.builder import Builder
@@ -173,6 +175,12 @@ def substituted(body: str) -> bool:
     return "t" not in after.names
 
 
+def assert_same_bits(one: Program, other: Program, given: list[np.ndarray[Any, Any]]) -> None:
+    """Both programs compute the same outputs to the bit."""
+    for mine, theirs in zip(interpreted(one, given), interpreted(other, given), strict=True):
+        assert mine.tobytes() == theirs.tobytes()
+
+
 COPY = "4 z[{0}] = x[{0}]\n"
 
 
@@ -267,8 +275,7 @@ def test_what_is_made_of_a_temporary_is_made_where_it_is_written(
     after = with_definitions(before)
     assert ("t" not in after.names) is expected, after.text
     given = [np.arange(k, k + 12, dtype=np.float32).reshape(4, 3) / 7 for k in (0, 5)]
-    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
-        assert one.tobytes() == other.tobytes()
+    assert_same_bits(before, after, given)
     if change == ("", ""):
         assert "| 4 y[{1},{0}] = (x[{1},{0}] - m[{0}]) * index({0}+{1}*8) + a[{1},{0}]" in after.text, (
             after.text
@@ -317,8 +324,7 @@ def test_a_copy_is_read_through(change: tuple[str, str], expected: bool) -> None
     given = [
         np.arange(k, k + n, dtype=np.float32).reshape(s) / 7 for k, n, s in ((0, 12, (4, 3)), (5, 20, (5, 4)))
     ]
-    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
-        assert one.tobytes() == other.tobytes()
+    assert_same_bits(before, after, given)
 
 
 TURNED_PRODUCT = """kernel k(x, w) -> y
@@ -353,8 +359,7 @@ def test_a_copy_is_written_through(change: tuple[str, str], expected: bool) -> N
     after = with_definitions(before)
     assert ("t" not in after.names) is expected, after.text
     given = [np.arange(k, k + n, dtype=np.float32).reshape(-1, 4) / 7 for k, n in ((0, 12), (5, 20))]
-    for one, other in zip(interpreted(before, given), interpreted(after, given), strict=True):
-        assert one.tobytes() == other.tobytes()
+    assert_same_bits(before, after, given)
 
 
 # -- passes --------------------------------------------------------------------------------------

@@ -88,17 +88,11 @@ def _read_through(program: Program, array: str) -> Program | None:
     if not (alone and later and _unwritten(program, {source}, write, last)):
         return None
 
-    def value(e: Expression) -> Expression:
-        if not isinstance(e, Read) or e.access.array != array:
-            return e
-        forms = _forms(program, write, e.access)
-        return map_expression(write.statement.value, lambda part: _moved(part, forms))
-
     made = program
     for path in {o.path for o in reads}:
         reader = made.node(path)
         assert isinstance(reader, Statement), "statements read arrays"
-        made = made.replaced(path, (reader.with_parts(reader.target, map_expression(reader.value, value)),))
+        made = made.replaced(path, (_with_definition(program, write, reader),))
     return _without(made, write.path[0], array)
 
 
@@ -150,14 +144,19 @@ def _defined(program: Program, array: str) -> Program | None:
     if not (alone and cheap and size <= MOST_READS and _unwritten(program, inputs, write, reads[0])):
         return None
 
+    return _replaced(program, reads[0].path, _with_definition(program, write, reader), write.path[0], array)
+
+
+def _with_definition(program: Program, write: Occurrence, reader: Statement) -> Statement:
+    """A statement with what a temporary is computed from, in the places where it reads that."""
+
     def value(e: Expression) -> Expression:
-        if not isinstance(e, Read) or e.access.array != array:
+        if not isinstance(e, Read) or e.access.array != write.access.array:
             return e
         forms = _forms(program, write, e.access)
         return map_expression(write.statement.value, lambda part: _moved(part, forms))
 
-    new = reader.with_parts(reader.target, map_expression(reader.value, value))
-    return _replaced(program, reads[0].path, new, write.path[0], array)
+    return reader.with_parts(reader.target, map_expression(reader.value, value))
 
 
 def _drawn(program: Program, array: str) -> Program | None:
