@@ -44,6 +44,9 @@ from perfdojo_sdk.measure.guarded_files import private_folder
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.verify.mixing import EXPONENTS, PRIME, name_key
 
+#: Of the compiler, for the machine.
+FLAGS: tuple[str, ...] = ("-O2",)
+
 #: Bytes that the cells and tasks of one run may take.
 MEMORY = 1 << 30
 
@@ -366,6 +369,8 @@ class _Writer:
         than the statement's."""
         found = dict[Lookup, int]()
         for lookup in lookups_of((access,)):
+            if lookup in found:
+                continue
             self.value(lookup.value)
             found[lookup] = self.around + len(found)
             self.words += (_FIND, found[lookup])
@@ -577,7 +582,7 @@ def _machine() -> Callable[..., int] | None:
     """The compiled machine, made once for a process; None without a compiler."""
     source = resources.files("perfdojo_sdk.verify").joinpath("modular_vm.c").read_text(encoding="utf-8")
     try:
-        made = find_toolchain().compile({"modular_vm.c": source}, ("-O2",))
+        made = find_toolchain().compile({"modular_vm.c": source}, FLAGS)
     except UnavailableError:
         return None
     if not isinstance(made, Compiled):
