@@ -593,6 +593,20 @@ def test_what_reads_an_input_in_parts_shrinks_without_it() -> None:
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
 
 
+def test_what_runs_backwards_shrinks_from_its_end() -> None:
+    root = program(
+        "kernel backwards(x) -> y\nx f32 [96,2] heap\nt f32 [96,2] heap\ny f32 [96,2] heap\n\n"
+        "96 2 t[{0},{1}] = x[{0},{1}] * 2\n96 2 y[-{0}+95,{1}] = t[-{0}+95,{1}]"
+    )
+    reduced = reduce_trace(Trace(root).play(RULES, Move.of("swap_scopes", "s2")), RULES, 1)
+    assert [reduced.root.buffer_of[name].shape for name in "xty"] == [(2, 2)] * 3
+    assert "y[-{0}+1,{1}] = t[-{0}+1,{1}]" in reduced.root.text
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+    # A read that begins elsewhere tells nothing about the size of what it reads.
+    part = program("kernel part(x) -> y\nx f32 [96] heap\ny f32 [64] heap\n\n64 y[-{0}+63] = x[-{0}+80]")
+    assert reduce_trace(Trace(part), RULES, 1).root.buffer_of["x"].shape == (96,)
+
+
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]
@@ -634,8 +648,8 @@ def test_other_subscripts_pin_what_they_touch(size: int, window: int) -> None:
     text = "kernel f(x) -> y\nx f32 [@] heap\ny f32 [64] heap\n\n64\n| y[{0}] = 0\n| 6 y[{0}] += x[{0}+{1}]"
     reduced = reduce_trace(Trace(program(text.replace("@", str(size)))), RULES, 20)
     assert (reduced.root.buffer_of["x"].shape, reduced.root.buffer_of["y"].shape) == ((window,), (2,))
-    flipped = "kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[63-{0}] = x[{0}]"
-    assert extents(program(flipped)) == []
+    twice = "kernel f(x) -> y\nx f32 [64] heap\ny f32 [127] heap\n\n64 y[126-{0}*2] = x[{0}]"
+    assert extents(program(twice)) == []
 
 
 def test_cycles_are_looked_for_less_often_while_a_game_is_made_small(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,11 @@ legal for the same reasons and gives the same tree, the small trace proves the s
 large one.
 
 Sizes belong to *extents*: a scope and the array dimensions that its iterator alone indexes have the same
-size and shrink together; a dimension that is written in steps, or in groups, shrinks by as much for each
-iteration. Conditions of accumulations, such as padding, keep their place at both ends of a range. Other
-literals stay: a mean over 512 elements divides by 512 before and after the moves, at any shape. Of a large
-input whose rows are chosen at run time, few rows stay, and the literals in its run-time indices that say how
-many it has follow.
+size and shrink together, also where it runs backwards; a dimension that is written in steps, or in groups,
+shrinks by as much for each iteration. Conditions of accumulations, such as padding, keep their place at
+both ends of a range. Other literals stay: a mean over 512 elements divides by 512 before and after the
+moves, at any shape. Of a large input whose rows are chosen at run time, few rows stay, and the literals in
+its run-time indices that say how many it has follow.
 """
 
 from __future__ import annotations
@@ -215,7 +215,9 @@ def extents(root: Program) -> list[Extent]:
             continue
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
         leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
-        if scopes and subscript == AffineExpr.level(subscript.highest):
+        if scopes and (
+            subscript == AffineExpr.level(subscript.highest) or _is_reversed(subscript, sizes[place])
+        ):
             pinned += groups.join(place, scopes[0])
         elif writes and leading is not None:
             level, step = leading
@@ -231,14 +233,22 @@ def extents(root: Program) -> list[Extent]:
     return sorted((each for each in found if each is not None), key=lambda extent: -extent.size)
 
 
+def _is_reversed(subscript: AffineExpr, size: int) -> bool:
+    """True if a subscript of a dimension of this size runs backwards, from its last element on."""
+    return subscript == AffineExpr.of({subscript.highest: -1}, size - 1) if subscript.levels else False
+
+
 def _read_in_parts(root: Program) -> set[SizeKey]:
     """Dimensions of arrays that are only read, some of them elsewhere than at a scope's iterator, such as the
     rows of one gate in the weights of all gates."""
+    sizes = _sizes(root)
     written = {place for place, _, _, writes in _subscripts(root) if writes}
     return {
         place
         for place, subscript, _, _ in _subscripts(root)
-        if place not in written and (not subscript.levels or subscript != AffineExpr.level(subscript.highest))
+        if place not in written
+        and (not subscript.levels or subscript != AffineExpr.level(subscript.highest))
+        and not _is_reversed(subscript, sizes[place])
     }
 
 
@@ -488,16 +498,28 @@ def _skeleton(program: Program) -> tuple[object, ...]:
 
 def resized(root: Program, extent: Extent, size: int) -> Program:
     """``root`` with the places of an extent shrunk until one is of this size; windows that slide over it,
-    and conditions at its end, follow."""
+    what runs over it backwards, and conditions at its end, follow."""
     less = {place: weight * (extent.size - size) for place, weight in extent.places.items()}
 
     def guard(form: AffineExpr, path: Path) -> AffineExpr:
         moved = sum(less.get(path[: level + 1], 0) * c for level, c in form.terms if c < 0)
         return form.plus(AffineExpr.of({}, moved))
 
+    def access(found: Access) -> Access:
+        buffer, forms = root.buffer_of[found.array], list(found.subscripts)
+        for k, form in enumerate(forms):
+            if (buffer.name, k) in less and _is_reversed(form, buffer.dimensions[k].size):
+                forms[k] = form.plus(AffineExpr.of({}, -less[buffer.name, k]))
+        return Access(found.array, tuple(forms))
+
+    def read(leaf: Expression) -> Expression:
+        return Read(access(leaf.access), leaf.dtype) if isinstance(leaf, Read) else leaf
+
     def tree(node: Node, path: Path) -> Node:
         if not isinstance(node, Scope):
-            return replace(node, guard=tuple(guard(form, path) for form in node.guard))
+            guards = tuple(guard(form, path) for form in node.guard)
+            value = map_expression(node.value, read)
+            return replace(node, guard=guards, target=access(node.target), value=value)
         body = tuple(tree(child, (*path, k)) for k, child in enumerate(node.body))
         return Scope(node.size - less.get(path, 0), body, node.suffix, node.id)
 

@@ -160,22 +160,18 @@ class _Direction:
         place = self._row(gate, unit) + (f"+{self.gates * self.hidden}" if recurrent else "")
         return self.k.read(self.layer.bias).load([self.d, place])
 
-    def _products(self, recurrent_bias: Sequence[bool]) -> Place:
-        """Products of the gates' weights with all inputs, and their biases: [time, batch, gate, hidden]."""
+    def _products(self, both: bool) -> Place:
+        """Products of the gates' weights with all inputs: [time, batch, gate, hidden]. They begin with the
+        biases of inputs, and with those of states too where ``both``."""
         shape = (self.time, self.batch, self.gates, self.hidden)
         found = self.k.local(shape, self.kind)
         x, w = self.k.read(self.layer.x), self.k.read(self.layer.w)
-        for gate, both in enumerate(recurrent_bias):
-            at = ["{0}", "{1}", str(gate), "{2}"]
-            start = self._bias(gate, "{2}", False) + (f" + {self._bias(gate, '{2}', True)}" if both else "")
-            if self.layer.bias is None:
-                start = "0"
-            product = f"{x.load(['{0}', '{1}', '{3}'])} * {w.load([self.d, self._row(gate, '{2}'), '{3}'])}"
-            self.k.nest(
-                (self.time, self.batch, self.hidden),
-                f"{found(at)} = {start}",
-                ([self.size], f"{found(at)} += {product}"),
-            )
+        at = ["{0}", "{1}", "{2}", "{3}"]
+        start = self._bias("{2}", "{3}", False)
+        if both and self.layer.bias is not None:
+            start = f"{start} + {self._bias('{2}', '{3}', True)}"
+        product = f"{x.load(['{0}', '{1}', '{4}'])} * {w.load([self.d, self._row('{2}', '{3}'), '{4}'])}"
+        self.k.nest(shape, f"{found(at)} = {start}", ([self.size], f"{found(at)} += {product}"))
         return found
 
     def _clipped(self, text: str) -> str:
@@ -184,17 +180,18 @@ class _Direction:
         limit = number(self.layer.clip, "f32")
         return f"max(min({text}, {limit}), -{limit})"
 
-    def _with_state(self, total: Place, products: Place, gates: int) -> list[tuple[list[int], str]]:
-        """Steps that set ``total`` [batch, gate, hidden] to the products of inputs and state, of the first
-        gates."""
+    def _with_state(self, total: Place, start: str, gates: int) -> list[tuple[list[int], str]]:
+        """Steps that set ``total`` [batch, gate, hidden] to ``start`` and the products with the state, of the
+        first gates."""
         at = ["{1}", "{2}", "{3}"]
         r = self.k.read(self.layer.r)
         product = f"{self.h(['{1}', '{4}'])} * {r.load([self.d, self._row('{2}', '{3}'), '{4}'])}"
         sizes = [self.batch, gates, self.hidden]
-        return [
-            (sizes, f"{total(at)} = {products([self.t, *at])}"),
-            ([*sizes, self.hidden], f"{total(at)} += {product}"),
-        ]
+        return [(sizes, f"{total(at)} = {start}"), ([*sizes, self.hidden], f"{total(at)} += {product}")]
+
+    def _given(self, products: Place) -> str:
+        """The product of an input, where a step adds that of the state."""
+        return products([self.t, "{1}", "{2}", "{3}"])
 
     def _kept(self, state: Place, new: Place) -> tuple[list[int], str]:
         """A step that takes the new state, in rows that have not ended."""
@@ -218,13 +215,13 @@ class _Direction:
     # -- kinds of layers
 
     def rnn(self) -> None:
-        products = self._products([True])
+        products = self._products(both=True)
         total = self.k.local((self.batch, 1, self.hidden), self.kind)
         new = self.k.local((self.batch, self.hidden), self.kind)
         value = self.functions[0](self._clipped(total(["{1}", "0", "{2}"])))
         self.k.nest(
             (self.time,),
-            *self._with_state(total, products, 1),
+            *self._with_state(total, self._given(products), 1),
             ([self.batch, self.hidden], f"{new(['{1}', '{2}'])} = {value}"),
             self._kept(self.h, new),
             self._written(),
@@ -232,39 +229,44 @@ class _Direction:
 
     def gru(self) -> None:
         f, g = self.functions
-        first, second = (str(place) for place in self.layer.order[:2])
+        first, second = self.layer.order[:2]
         after = self.layer.reset_after
-        products = self._products([True, True, not after])
-        total = self.k.local((self.batch, 2, self.hidden), self.kind)
-        part, new, update, reset = (self.k.local((self.batch, self.hidden), self.kind) for _ in range(4))
+        products = self._products(both=not after)
+        total = self.k.local((self.batch, 3 if after else 2, self.hidden), self.kind)
+        update, reset, new = (self.k.local((self.batch, self.hidden), self.kind) for _ in range(3))
         at, sizes = ["{1}", "{2}"], [self.batch, self.hidden]
-        r = self.k.read(self.layer.r)
-        weight = r.load([self.d, self._row(2, "{2}"), "{3}"])
-        given = products([self.t, "{1}", "2", "{2}"])
-        state = self.h(["{1}", "{3}"])
+
+        def given(gate: int) -> str:
+            return products([self.t, "{1}", str(gate), "{2}"])
+
+        def gate(k: int) -> str:
+            text = total(["{1}", str(k), "{2}"])
+            return f(self._clipped(f"{given(k)} + {text}" if after else text))
+
+        start = self._bias("{2}", "{3}", True) if after else self._given(products)
+        steps = [
+            *self._with_state(total, start, 3 if after else 2),
+            (sizes, f"{update(at)} = {gate(first)}"),
+            (sizes, f"{reset(at)} = {gate(second)}"),
+        ]
         if after:
-            start, candidate = self._bias(2, "{2}", True), f"{given} + {reset(at)} * {part(at)}"
+            candidate = f"{given(2)} + {reset(at)} * {total(['{1}', '2', '{2}'])}"
         else:
-            start, candidate = given, part(at)
-            state = f"{reset(['{1}', '{3}'])} * {state}"
+            part, r = self.k.local((self.batch, self.hidden), self.kind), self.k.read(self.layer.r)
+            weight = r.load([self.d, self._row(2, "{2}"), "{3}"])
+            product = f"{reset(['{1}', '{3}'])} * {self.h(['{1}', '{3}'])} * {weight}"
+            steps.append((sizes, f"{part(at)} = {given(2)}"))
+            steps.append(([*sizes, self.hidden], f"{part(at)} += {product}"))
+            candidate = part(at)
         fresh = f"(1 - {update(at)}) * ({g(self._clipped(candidate))})"
-        self.k.nest(
-            (self.time,),
-            *self._with_state(total, products, 2),
-            (sizes, f"{update(at)} = {f(self._clipped(total(['{1}', first, '{2}'])))}"),
-            (sizes, f"{reset(at)} = {f(self._clipped(total(['{1}', second, '{2}'])))}"),
-            (sizes, f"{part(at)} = {start}"),
-            ([*sizes, self.hidden], f"{part(at)} += {state} * {weight}"),
-            (sizes, f"{new(at)} = {fresh} + {update(at)} * {self.h(at)}"),
-            self._kept(self.h, new),
-            self._written(),
-        )
+        steps.append((sizes, f"{new(at)} = {fresh} + {update(at)} * {self.h(at)}"))
+        self.k.nest((self.time,), *steps, self._kept(self.h, new), self._written())
 
     def lstm(self) -> None:
         f, g, h = self.functions
         cell = self._state(self.layer.cell)
         self.cells.append(cell)
-        products = self._products([True] * 4)
+        products = self._products(both=True)
         total = self.k.local((self.batch, 4, self.hidden), self.kind)
         one, forget, fresh, new = (self.k.local((self.batch, self.hidden), self.kind) for _ in range(4))
         at, sizes = ["{1}", "{2}"], [self.batch, self.hidden]
@@ -279,7 +281,7 @@ class _Direction:
         forgotten = f"1 - {one(at)}" if self.layer.coupled else f(gate(2, 2, cell))
         self.k.nest(
             (self.time,),
-            *self._with_state(total, products, 4),
+            *self._with_state(total, self._given(products), 4),
             (sizes, f"{one(at)} = {f(gate(0, 0, cell))}"),
             (sizes, f"{forget(at)} = {forgotten}"),
             (
