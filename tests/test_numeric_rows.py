@@ -109,8 +109,8 @@ def test_as_many_levels_make_a_row_as_it_takes() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        pytest.param(TRANSPOSED, id="read across"),
         pytest.param(TRANSPOSED.replace("t[{0},{2},{1}]", "t[{0},{1}//2,{2}//3]"), id="not alone"),
+        pytest.param(TRANSPOSED.replace("4 6 6 y", "4 6 6 t[{0},{1},{2}] += t[{0},{2},{1}]\n4 6 6 y"), id="both ways"),
         pytest.param(
             TRANSPOSED.replace("4 6 6 y[{0},{1},{2}] = t[{0},{2},{1}]", "4 3 12 y[{0},{1}*2,{2}//2] = 1"),
             id="other sizes",
@@ -143,7 +143,7 @@ def test_a_level_that_does_not_qualify_belongs_to_each_row() -> None:
     root = program(BESIDE)
     for most, sizes, levels in ((10**6, (2,), (0,)), (300, (2, 6), (0, 2)), (1, (2, 6, 8), (0, 2, 3))):
         rows = outermost_rows(root, most)
-        assert rows is not None and (rows.sizes, rows.levels) == (sizes, levels)
+        assert rows is not None and rows.sizes == sizes
         assert rows.dimensions == {"y": levels, "c": levels}
         inputs = draw("random", root, 1)
         wanted = np.array([[0, 0, 0], [1, 4, 3], [1, 5, 7]], np.int32)[:, : len(levels)]
@@ -154,10 +154,66 @@ def test_a_level_that_does_not_qualify_belongs_to_each_row() -> None:
             assert np.array_equal(some, np.moveaxis(whole[name], levels, range(len(levels)))[tuple(wanted.T)])
 
 
-def test_a_level_that_is_not_perfectly_nested_ends_the_rows() -> None:
-    apart = PRODUCTS.replace("3 6 8\n| c[{0},{1},{2}] = 0\n| 4", "3\n| 6 8 c[{0},{1},{2}] = 0\n| 6 8 4")
-    rows = outermost_rows(program(apart))
-    assert rows is not None and rows.sizes == (3,)
+#: Sequences, each with a state that one step hands to the next; the loop over time stands outside.
+RECURRENCE = """
+kernel recurrence(x, w, s) -> y, z
+x f32 [3,4,5] heap
+w f32 [5,5] heap
+s f32 [4,5] heap
+h f32 [4,5] heap
+t f32 [4,5] heap
+y f32 [3,4,5] heap
+z f32 [4,5] heap
+
+4 5 h[{0},{1}] = s[{0},{1}]
+3
+| 4 5 t[{1},{2}] = x[{0},{1},{2}]
+| 4 5 5 t[{1},{2}] += h[{1},{3}] * w[{2},{3}]
+| 4 5 h[{1},{2}] = max(t[{1},{2}], 0)
+| 4 5 y[-{0}+2,{1},{2}] = h[{1},{2}]
+4 5 z[{0},{1}] = h[{0},{1}]
+"""
+#: A sum over the outer loop, and two programs that share nothing.
+ACROSS = """
+kernel across(x) -> y, z
+x f32 [4,8] heap
+y f32 [8] heap
+z f32 [8,2] heap
+
+8 y[{0}] = 0
+4 8 y[{1}] += x[{0},{1}]
+2 8 z[{1},{0}] = x[{0},{1}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes", "dimensions"),
+    [
+        pytest.param(TRANSPOSED, (4, 6, 6), {"t": (0, 1, 2), "y": (0, 2, 1)}, id="transposed"),
+        pytest.param(
+            PRODUCTS.replace("3 6 8\n| c[{0},{1},{2}] = 0\n| 4", "3\n| 6 8 c[{0},{1},{2}] = 0\n| 6 8 4"),
+            (3, 6, 8),
+            {"c": (0, 1, 2)},
+            id="side by side",
+        ),
+        pytest.param(RECURRENCE, (4,), {"h": (0,), "t": (0,), "y": (1,), "z": (0,)}, id="recurrence"),
+        pytest.param(ACROSS, (8,), {"y": (0,), "z": (0,)}, id="apart"),
+    ],
+)
+def test_loops_of_rows_stand_at_any_depth(
+    text: str, sizes: tuple[int, ...], dimensions: dict[str, tuple[int, ...]]
+) -> None:
+    root = program(text)
+    rows = outermost_rows(root)
+    assert rows is not None and (rows.sizes, rows.dimensions) == (sizes, dimensions)
+    inputs = draw("random", root, 1)
+    whole = run_reference(WIDE, text, inputs)
+    wanted = np.array([[0, 0, 0], [1, 4, 3], [3, 2, 5]], np.int32)[:, : len(sizes)] % sizes
+    for kind, name in product((WIDE, BOUNDED), root.outputs):
+        given = {**inputs, ROWS: wanted.astype(np.int32)}
+        some = run_reference(kind, text, given, rows=3, split=rows, any_order=True)[f"{name}_v"]
+        all_rows = np.moveaxis(whole[f"{name}_v"], dimensions[name], range(len(sizes)))
+        assert np.array_equal(some, all_rows[tuple(wanted.T)])
 
 
 #: The first two nests put a border around an input, of which the third reads several rows each time.
@@ -205,7 +261,7 @@ def test_cheap_nests_before_the_rows_run_as_a_whole(monkeypatch: pytest.MonkeyPa
 def test_nests_that_are_dear_or_seen_later_belong_to_the_rows(change: tuple[str, str]) -> None:
     rows = outermost_rows(program(BORDERED.replace(*change)), 40)
     before = 2 if change[0] == change[1] else 0
-    assert rows is not None and rows.before == before and (len(rows.sizes) == 1 or before)
+    assert rows is not None and (rows.before, rows.sizes) == (before, (2, 9, 6) if before else (2, 8))
 
 
 def test_rows_of_several_levels_are_all_corners_and_some_others() -> None:
@@ -250,7 +306,7 @@ def test_a_program_with_a_large_table_is_large(monkeypatch: pytest.MonkeyPatch) 
         # 720 instances: what a class costs allows 5 rows of 40, or 12 rows of 5.
         pytest.param(PRODUCTS, PRODUCTS_LOOP, 200, 5, 2, id="two levels"),
         pytest.param(PRODUCTS, PRODUCTS_LOOP, 60, 12, 3, id="three levels"),
-        pytest.param(TRANSPOSED, TRANSPOSED_LOOP, 150, 50, 1, id="the second level does not qualify"),
+        pytest.param(TRANSPOSED, TRANSPOSED_LOOP, 150, 50, 3, id="through a transposition"),
     ],
 )
 def test_a_wrong_corner_of_a_large_program_is_found(

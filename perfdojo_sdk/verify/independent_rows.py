@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from math import prod
 
-from perfdojo_sdk.core.expression import AffineExpr
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.expression import Access, AffineExpr
+from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.verify.reduced import statement_instances
 
@@ -17,17 +17,19 @@ _CHEAP = 8
 
 @dataclass(frozen=True)
 class Rows:
-    """Each tuple of iterations of some outer levels computes output cells of its own, from inputs alone.
+    """Each tuple of iterations of some loops computes output cells of its own, from inputs alone.
 
-    All cells of one tuple are a row, however many dimensions they have.
+    Each statement has one loop for each place in the tuple, at any depth: in a recurrence, the loop over
+    sequences inside of the one over time. All cells of one tuple are a row, however many dimensions they
+    have.
     """
 
     sizes: tuple[int, ...]
-    """Iterations of each level."""
+    """Iterations of the loops for each place."""
     dimensions: Mapping[str, tuple[int, ...]]
-    """Array -> for each level the dimension whose subscript is that level's iterator."""
-    levels: tuple[int, ...]
-    """The depths of these levels; a loop between them belongs to each row."""
+    """Array -> for each place the dimension whose subscript is the loop's iterator."""
+    scopes: Mapping[str, int]
+    """Name of each such loop -> its place in the tuple; all other loops belong to each row."""
     before: int = 0
     """So many of the first nests compute what all rows read, such as an input with a border. They run as a
     whole; what they write counts as input."""
@@ -48,10 +50,9 @@ class Rows:
 def outermost_rows(program: Program, row_instances: int = 0) -> Rows | None:
     """The decomposition of a program into independent rows of at most ``row_instances`` instances, or None.
 
-    As many levels, from the outermost on, as that takes, or as there are: one qualifies when all scopes
-    down to it are perfectly nested, those of its depth have one size, and every array that is written
-    uses the level's iterator, alone, in one and the same dimension wherever it appears. Where rows would be
-    larger, cheap nests at the beginning are left out of them.
+    The loops around the first statement qualify, from the outermost on, as many as that takes, or as there
+    are, where every other statement has a loop that belongs to the same rows (:class:`_Loops`). Where rows
+    would be larger, cheap nests at the beginning are left out of them.
     """
     instances, best = statement_instances(program), _rows_behind(program, 0, row_instances)
     for before in range(1, len(program.body)):
@@ -78,32 +79,116 @@ def _written(program: Program, nodes: Sequence[Node]) -> set[str]:
 
 
 def _rows_behind(program: Program, before: int, row_instances: int) -> Rows | None:
+    """The decomposition of all but the first nests."""
     instances, nodes = statement_instances(program), program.body[before:]
-    names = _written(program, nodes)
-    written = [b for b in program.buffers if b.name in names]
+    leaves = [leaf for path, leaf in _leaves(program) if path[0] >= before]
     sizes: list[int] = []
-    levels: list[int] = []
-    dimensions: dict[str, tuple[int, ...]] = {array: () for b in written for array in b.arrays}
-    depth = 0
-    while nodes and (not sizes or instances > row_instances * prod(sizes)):
-        scopes = [node for node in nodes if isinstance(node, Scope)]
-        if len(scopes) < len(nodes):
+    scopes: dict[str, int] = {}
+    dimensions: dict[str, tuple[int, ...]] = dict.fromkeys(_written(program, nodes), ())
+    for level in range(len(leaves[0].scopes) if leaves else 0):
+        if sizes and instances <= row_instances * prod(sizes):
             break
-        found = {b: _dimension_of(program, b, depth) for b in written}
-        if None not in found.values() and len({scope.size for scope in scopes}) == 1:
-            sizes.append(scopes[0].size)
-            levels.append(depth)
-            for buffer, dimension in found.items():
-                assert dimension is not None
-                dimensions |= {array: (*dimensions[array], dimension) for array in buffer.arrays}
-        nested = all(len(scope.body) == 1 for scope in scopes)
-        nodes = tuple(scope.body[0] for scope in scopes) if nested else ()
-        depth += 1
-    return Rows(tuple(sizes), dimensions, tuple(levels), before) if sizes else None
+        loops = _Loops(leaves, set(dimensions))
+        if loops.add(0, level) and loops.scopes.isdisjoint(scopes):
+            scopes |= dict.fromkeys(loops.scopes, len(sizes))
+            sizes.append(loops.size)
+            dimensions = {name: (*known, loops.dimensions[name]) for name, known in dimensions.items()}
+    arrays = {a: dimensions[b.name] for b in program.buffers if b.name in dimensions for a in b.arrays}
+    return Rows(tuple(sizes), arrays, scopes, before) if sizes else None
 
 
-def _dimension_of(program: Program, buffer: Buffer, level: int) -> int | None:
-    """The dimension in which every access of the buffer has the level's iterator alone."""
-    accesses = [o.access for o in program.occurrences[buffer.name]]
-    alone = AffineExpr.level(level)
-    return next((k for k in buffer.materialised if all(a.subscripts[k] == alone for a in accesses)), None)
+@dataclass(frozen=True)
+class _Leaf:
+    """A statement, the loops around it, and its accesses, each with its buffer."""
+
+    scopes: tuple[Scope, ...]
+    accesses: tuple[tuple[Buffer, Access], ...]
+
+
+def _leaves(program: Program) -> Iterator[tuple[Path, _Leaf]]:
+    for path, node in program.walk():
+        if isinstance(node, Statement):
+            around = [program.node(path[:k]) for k in range(1, len(path))]
+            accesses = [(program.buffer_of[a.array], a) for a in (node.target, *node.every_read)]
+            yield path, _Leaf(tuple(s for s in around if isinstance(s, Scope)), tuple(accesses))
+
+
+class _Loops:
+    """A loop for each statement, and a dimension for each array that is written, so that the loops' iterators
+    go alone through these dimensions: what one iteration computes depends on no other one."""
+
+    def __init__(self, leaves: Sequence[_Leaf], written: Set[str]) -> None:
+        self.leaves, self.written = leaves, written
+        self.levels: dict[int, int] = {}
+        self.dimensions: dict[str, int] = {}
+
+    @property
+    def scopes(self) -> Set[str]:
+        return {self.leaves[k].scopes[level].id for k, level in self.levels.items()}
+
+    @property
+    def size(self) -> int:
+        return self.leaves[0].scopes[self.levels[0]].size
+
+    def add(self, leaf: int, level: int) -> bool:
+        """Take this level's loop of a statement, and what follows from it for all others; False where there
+        is no choice of loops that goes with it."""
+        if not self._follow([(leaf, level)]):
+            return False
+        for other in range(len(self.leaves)):
+            if other not in self.levels:
+                # It shares no array with those before it: any loop of the same size will do.
+                known = self.levels, self.dimensions
+                for k in range(len(self.leaves[other].scopes)):
+                    self.levels, self.dimensions = dict(known[0]), dict(known[1])
+                    if self._follow([(other, k)]):
+                        break
+                else:
+                    return False
+        return self._apart()
+
+    def _follow(self, found: list[tuple[int, int]]) -> bool:
+        while found:
+            leaf, level = found.pop()
+            if leaf in self.levels:
+                if self.levels[leaf] != level:
+                    return False
+                continue
+            self.levels[leaf] = level
+            if self.leaves[leaf].scopes[level].size != self.size:
+                return False
+            for buffer, access in self.leaves[leaf].accesses:
+                if buffer.name not in self.written:
+                    continue
+                alone = [k for k in buffer.materialised if access.subscripts[k] == AffineExpr.level(level)]
+                if buffer.name not in self.dimensions and alone:
+                    self.dimensions[buffer.name] = alone[0]
+                    others = self._through(buffer.name)
+                    if others is None:
+                        return False
+                    found += others
+                if self.dimensions.get(buffer.name) not in alone:
+                    return False
+        return True
+
+    def _through(self, name: str) -> list[tuple[int, int]] | None:
+        """Statements that access a buffer, and the level of the iterator that goes through its dimension;
+        None where something else does."""
+        found = []
+        for k, leaf in enumerate(self.leaves):
+            for buffer, access in leaf.accesses:
+                if buffer.name == name:
+                    form = access.subscripts[self.dimensions[name]]
+                    if not form.levels or form != AffineExpr.level(form.highest):
+                        return None
+                    found.append((k, form.highest))
+        return found
+
+    def _apart(self) -> bool:
+        """True if no loop is taken for one statement inside of it and not for another one."""
+        scopes = self.scopes
+        return all(
+            (scope.id in scopes) == (self.levels[k] == level)
+            for k, leaf in enumerate(self.leaves)
+            for level, scope in enumerate(leaf.scopes)
+        )

@@ -100,7 +100,7 @@ def reference(
 
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
     of the program; with ``split`` (of :func:`outermost_rows`) also ``ROWS`` (i32, ``rows`` by
-    levels): only these rows are run, and each output holds them only, along its first dimension, in
+    loops): only these rows are run, and each output holds them only, along its first dimension, in
     front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
     (f64; i64 for integers), with BOUNDED also the bound ``y_e`` (rounded up), with OUTCOMES also ``y_e`` and
     for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
@@ -134,9 +134,8 @@ class _Emitter:
     ) -> None:
         self.program, self.kind, self.accuracy, self.dialect = program, kind, accuracy, dialect
         self.batch, self.rows, self.split = batch, rows, split
-        self.row_levels: tuple[int, ...] = ()
-        """Levels of the nest at hand that stand for rows."""
-        self.levels = 0
+        self.row_loops: Mapping[str, int] = split.scopes if split else {}
+        """Loops that stand for rows, with their places in the tuple of a row."""
         """Levels down to the last of them."""
         self.any_order = any_order and kind != WIDE
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
@@ -299,9 +298,7 @@ class _Emitter:
         for buffer in own:
             if not self.program.in_out.isdisjoint(buffer.arrays):
                 yield from self.copy_in(buffer)
-        for k, node in enumerate(self.program.body):
-            self.row_levels = self.split.levels if self.split and k >= self.split.before else ()
-            self.levels = max(self.row_levels, default=-1) + 1
+        for node in self.program.body:
             yield from self.node(node, [], 1, self.large)
         for name in self.program.outputs:
             if not self.in_place(self.program.buffer_of[name]):
@@ -351,7 +348,7 @@ class _Emitter:
         yield "    }"
 
     def row(self, number: int) -> str:
-        """The iteration of the level of this number in row r."""
+        """The iteration in row r of the loops with this place."""
         assert self.split
         return f"(long){input_name(ROWS)}[r * {len(self.split.sizes)} + {number}]"
 
@@ -364,22 +361,28 @@ class _Emitter:
         if isinstance(node, Statement):
             yield from (pad + line for line in self.statement(node, scopes))
             return
-        level = len(scopes)
-        if level >= self.levels and (together := self.lanes_that_meet(node, level)):
+        level, holds_rows = len(scopes), self.holds_rows(node)
+        if not holds_rows and (together := self.lanes_that_meet(node, level)):
             yield from (pad + line for line in self.together(node, together, [*scopes, node]))
             return
-        if outlines and level >= self.levels and nest_needs_no_proof(self.program, node, level):
+        if outlines and not holds_rows and nest_needs_no_proof(self.program, node, level):
             yield pad + self.nest(node, scopes)
             return
         yield from self.loop(node, scopes, depth, outlines)
 
+    def holds_rows(self, node: Node) -> bool:
+        """True if the node is, or has inside, a loop that stands for rows."""
+        if not self.row_loops or not isinstance(node, Scope):
+            return False
+        return node.id in self.row_loops or any(self.holds_rows(child) for child in node.body)
+
     def loop(self, node: Scope, scopes: list[Scope], depth: int, outlines: bool) -> Iterator[str]:
         pad, level = "    " * depth, len(scopes)
-        if level in self.row_levels:
-            # The first of the levels stands for all of them; those below it only name their iteration.
-            number = self.row_levels.index(level)
-            yield f"{pad}for (long r = 0; r < {self.rows}; r++) {{" if number == 0 else pad + "{"
-            yield f"{pad}    const long i{level} = {self.row(number)};"
+        if node.id in self.row_loops:
+            # The outermost of the loops stands for all of them; those inside only name their iteration.
+            inside = any(scope.id in self.row_loops for scope in scopes)
+            yield pad + "{" if inside else f"{pad}for (long r = 0; r < {self.rows}; r++) {{"
+            yield f"{pad}    const long i{level} = {self.row(self.row_loops[node.id])};"
         else:
             yield f"{pad}for (long i{level} = 0; i{level} < {node.size}; i{level}++) {{"
         for child in node.body:
