@@ -91,21 +91,30 @@ class References:
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
 
     def expect(
-        self, stacks: Mapping[str, Array], places: Sequence[int | slice], pool: Executor, first: bool
+        self,
+        stacks: Mapping[str, Array],
+        places: Sequence[int | slice],
+        pool: Executor,
+        first: bool,
+        quick: bool = False,
     ) -> Callable[[], list[Outcome]]:
         """Start both references on each set of inputs; a function that waits for the outcomes for those at
-        each of ``places``. ``first``: these are the inputs that many rows are looked at with.
+        each of ``places``. ``first``: these are the first inputs, of which many rows are looked at unless
+        ``quick``.
 
         Small programs run as a whole. Of large ones with independent rows, the original runs on
         some rows; so does the bound, but for the first inputs of a program that is not huge.
         """
         sliced = self.rows is not None and not self.small
-        whole = not sliced or (first and self.instances <= WHOLE_INSTANCES)
-        value_rows = self.choose_rows(_VALUE_INSTANCES if first else _ROW_INSTANCES) if sliced else None
+        many = first and not quick
+        whole = not sliced or (many and self.instances <= WHOLE_INSTANCES)
+        value_rows = self.choose_rows(_VALUE_INSTANCES if many else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
-        # OUTCOMES costs twice as much memory and time as BOUNDED; but products of many factors need it, as
-        # another order of them may overflow.
-        bound_kind = BOUNDED if whole and not self.small and not multiplies(self.transformed) else OUTCOMES
+        # OUTCOMES costs twice as much memory and time as BOUNDED, and far more where the bound of a recurrence
+        # grows until numbers may be anything; but products of many factors need it, as another order of them
+        # may overflow.
+        plain = not self.small and not multiplies(self.transformed)
+        bound_kind = BOUNDED if plain and (whole or first) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)
         jobs = [
             pool.submit(self.run, kind, stacks, batch, rows)
