@@ -131,7 +131,7 @@ def command(
     """
     from perfdojo_sdk.core.errors import DojoError
     from perfdojo_sdk.core.transformation import Kind
-    from perfdojo_sdk.graph.calibration import BF16, INT4, INT8
+    from perfdojo_sdk.graph.calibration import BF16, SHORTER
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
@@ -144,9 +144,12 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    if dtype is not None and (dtype not in (INT8, INT4, BF16) or calibrate is None):
-        what = "--dtype needs --calibrate FILE.npz" if calibrate is None else f"--dtype {ascii(dtype)[:40]}"
-        raise DojoError("PD-O061", what, hint="--dtype int8, int4 or bf16, with --calibrate data.npz")
+    if dtype is not None and dtype not in SHORTER:
+        what = f"no model is brought to --dtype {ascii(dtype)[1:-1][:40]}"
+        raise DojoError("PD-O061", what, hint=f"the dtypes are {', '.join(SHORTER)}")
+    if dtype is not None and calibrate is None:
+        hint = f"--dtype {dtype} --calibrate data.npz, with an array for each input of the model"
+        raise DojoError("PD-O061", "--dtype needs --calibrate FILE.npz", hint=hint)
     policy = Policy(fallback or "", prefer_faster or "")
     for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
         if peer:
