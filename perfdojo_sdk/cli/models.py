@@ -163,7 +163,7 @@ def _of_onnx(
 
     model, folder = read_model(path)
     declared = declared_sizes(model)
-    _check_inputs(path.name, inputs, declared_dtypes(model))
+    _check_inputs(path.name, inputs, declared_dtypes(model), declared)
     # A user may call an open size by another name, which then holds for all inputs that share it.
     renamed = {
         old: new
@@ -182,9 +182,13 @@ def _of_onnx(
     return sizes, run
 
 
-def _check_inputs(name: str, inputs: Inputs, declared: Mapping[str, str | None]) -> None:
-    """Refuse inputs that a model lacks, and dtypes other than its own."""
-    for of, (dtype, _) in inputs.items():
+def _check_inputs(
+    name: str, inputs: Inputs, declared: Mapping[str, str | None], sizes: Mapping[str, Sizes]
+) -> None:
+    """Refuse inputs that a model lacks, and dtypes and sizes other than its own."""
+    from perfdojo_sdk.frontends.onnx.sizes import fits, text_of
+
+    for of, (dtype, shape) in inputs.items():
         if of not in declared:
             what = f"{name} takes no input {ascii(of)[:60]}"
             shown = ", ".join(ascii(each)[1:-1][:60] for each in list(declared)[:20])
@@ -193,6 +197,12 @@ def _check_inputs(name: str, inputs: Inputs, declared: Mapping[str, str | None])
         if dtype and own and dtype != own:
             what = f"input {ascii(of)[1:-1][:60]} of {name} is {own}, not {dtype}"
             raise DojoError("PD-O062", what, hint="leave the dtype out: --input NAME=[SIZES]")
+        fixed = sizes.get(of)
+        if fixed is not None and not fits(shape, fixed):
+            sizes_are = f"has the sizes {text_of(fixed)}, not {text_of(shape)}"
+            what = f"input {ascii(of)[1:-1][:60]} of {name} {sizes_are}"
+            hint = "give sizes only where the file has names; to change others, export the model anew"
+            raise DojoError("PD-O062", what, why="a number in the file is fixed", hint=hint)
 
 
 def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:

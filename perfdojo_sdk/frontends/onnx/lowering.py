@@ -44,6 +44,7 @@ from perfdojo_sdk.frontends.onnx.reading import (
     read_model,
     shown,
 )
+from perfdojo_sdk.frontends.onnx.sizes import fits, sizes_of, text_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.arrays import dtype_of
@@ -244,16 +245,20 @@ class _Lowering:
 
     def array_input(self, name: str, tensor: Any) -> Value:
         dtype = dtype_name(tensor.elem_type)
+        declared = sizes_of(tensor) if tensor.HasField("shape") else None
         if name in self.shapes:
             shape = tuple(self.shapes[name])
+            if declared is not None and not fits(shape, declared):
+                what = f"input {shown(name)} has the sizes {text_of(declared)}, not {text_of(shape)}"
+                raise Malformed(what, "a number in the file is fixed", "give sizes only where it has names")
         else:
-            if not tensor.HasField("shape"):
+            if declared is None:
                 raise Malformed(f"input {shown(name)} declares no shape", hint="give one: --input NAME=...")
-            names = [d.dim_param or "?" for d in tensor.shape.dim if not d.HasField("dim_value")]
+            names = [size for size in declared if isinstance(size, str)]
             if names:
                 what = f"input {shown(name)} has the open size {shown(names[0])}"
                 raise Malformed(what, hint="give its shape: --input NAME=DTYPE[SIZES]")
-            shape = tuple(d.dim_value for d in tensor.shape.dim)
+            shape = tuple(size for size in declared if isinstance(size, int))
         made = self.builder.input(name, shape, dtype)
         data = self.known.get(name)
         if data is None:
