@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from command_line import clear  # noqa: E402
 from torch_cases import FAMILIES  # noqa: E402
 
 from perfdojo_sdk.cli.models import read  # noqa: E402
@@ -21,6 +22,7 @@ from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noq
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
 from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
+from perfdojo_sdk.frontends.torch.named import named_in  # noqa: E402
 from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
 from perfdojo_sdk.frontends.torch.rows import ROWS  # noqa: E402
 from perfdojo_sdk.frontends.torch.workshop import workshop  # noqa: E402
@@ -621,3 +623,50 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
         assert refused.code == 1 and words in refused.err, refused.err
     file.write_text("1 / 0\n")
     assert "does not run" in cli("optimize", "m.py:make", plugins="toy").err
+
+
+NAMES = """
+import torch
+import torch.nn as nn
+from torch.nn import functional as F, Linear as L
+raise SystemExit("this file is not to be run")
+
+class Base(nn.Module):
+    def __init__(self, size, *, deep=False):
+        super().__init__()
+
+class Derived(Base): pass
+class Small(torch.nn.Sequential):
+    def __init__(self, size=3): pass
+class Data(torch.utils.data.Dataset): pass
+
+made = Small(4).eval()
+line: nn.Module = L(2, 3)
+number = F.relu(torch.zeros(1))
+weight = nn.Parameter(torch.zeros(1))
+def make(): return Base(3).to("cpu")
+def make_for(size): return Base(size)
+def other(): return 1
+"""
+
+
+def test_a_file_without_a_name_lists_the_modules_of_its_text(tmp_path: Path, cli: Any) -> None:
+    found = {each.name: each.needs for each in named_in(NAMES)}
+    assert found == {
+        "Base": True, "Derived": True, "Small": False, "made": False, "line": False,
+        "make": False, "make_for": True,
+    }  # fmt: skip
+    (tmp_path / "m.py").write_text(NAMES)
+    for given in ("m.py", "m.py:", "m.py:a.b"):
+        refused = cli("optimize", given, plugins="toy")
+        clear(refused, 1, "PD-O023")
+        assert "m.py:Small" in refused.err and "made, line, make" in refused.err, refused.err
+        assert "Base, Derived, make_for: name a function" in refused.err
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "bad.py").write_text("x = = 1\n")
+    for given, words in {
+        "none.py": "defines no torch.nn.Module", "bad.py": "is no Python file", "absent.py": "cannot read",
+    }.items():  # fmt: skip
+        refused = cli("optimize", given, plugins="toy")
+        clear(refused, 1, "PD-O023")
+        assert words in refused.err, refused.err

@@ -12,6 +12,7 @@ import typer
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.frontends.torch.named import no_name
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
@@ -24,6 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 
 #: A module of PyTorch in a file.
 MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_PYTHON = re.compile(r"(?P<file>.+\.py)(:.*)?", re.DOTALL)
 
 Sizes = tuple[int | str, ...]
 """A shape; an open size is a name."""
@@ -70,6 +72,8 @@ def read(
     ``weights``: a checkpoint for a module.
     """
     module = MODULE.fullmatch(model)
+    if module is None and (python := _PYTHON.fullmatch(model)):
+        raise no_name(Path(python["file"]))
     asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
     if asked and module is not None:
         what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"
