@@ -54,10 +54,10 @@ def named_in(text: bytes | str) -> tuple[Named, ...]:
     short = dict(_imports(tree))
     classes: dict[str, Named] = {}
     every = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    for node in every:
-        bases = [_dotted(base, short) for base in node.bases]
+    for each in every:
+        bases = [_dotted(base, short) for base in each.bases]
         if any(_is_module(base) or base in classes for base in bases):
-            classes[node.name] = Named(node.name, _needs(_constructor(node, every)))
+            classes[each.name] = Named(each.name, _needs(_constructor(each, every)))
     found: dict[str, Named] = {}
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name in classes:
