@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.build_library import observer
-from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
@@ -290,29 +290,34 @@ def _text(result: ModelResult) -> str:
         time = seconds(part.median_s)
         rows.append((f"{part.peer}: {', '.join(part.nodes)}", 1, time, time))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
-    if parts := result.manifest.parts.values():
-        crossing, spent = sum(p.crossing_bytes for p in parts), sum(p.median_s for p in parts)
-        peers = " and ".join(sorted({str(p.peer) for p in parts}))
+    if foreign := result.manifest.parts.values():
+        crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
+        peers = " and ".join(sorted({str(p.peer) for p in foreign}))
+        nodes = number_of(sum(len(p.nodes) for p in foreign), "nodes")
         lines.append(
-            f"{number_of(sum(len(p.nodes) for p in parts), 'nodes')} run in {peers}, which the package needs:"
+            f"{nodes} run in {peers}, which the package needs:"
             f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
     if packed:
         known = {name for graph in graphs for name in graph.constants}
         read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
-        size = f"{packed.bytes / 2**20:.1f} MiB"
-        lines.append(f"packed once for all calls, in no time above: {read}, as {size}")
+        lines.append(f"packed once for all calls, in no time above: {read}, as {memory(packed.bytes)}")
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)
         lines.append(table((free.name, "time"), [(str(size), seconds(time)) for size, time in blocks]))
         lines.append(f"1 to {free.most} rows; memory is that of {number_of(free.sizes[-1], 'rows')}")
-    mib, peak = 2**20, result.peak
-    memory = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
-    memory += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
-    memory += f", packed {peak.packed / mib:.1f}" if peak.packed else ""
-    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({memory})")
-    lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
+    peak = result.peak
+    parts = {
+        "weights": peak.weights,
+        "inputs and outputs": peak.interface,
+        "between kernels": peak.between,
+        "inside of a kernel": peak.inside,
+    }
+    parts |= {"packed": peak.packed} if peak.packed else {}
+    shares = ", ".join(f"{name} {memory(size)}" for name, size in parts.items())
+    lines.append(f"peak memory of a call: {memory(peak.total)} ({shares})")
+    lines.append(f"between kernels: {memory(result.plan.unshared)} if no place were shared")
     folds = len(result.manifest.folds)
     lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
