@@ -48,7 +48,7 @@ class Read:
     refused: Sequence[Row] = ()
     operators: Mapping[str, int] = field(default_factory=dict)
     dependent: DojoError | None = None
-    """The error if rows cannot be free; ``refused`` lists the same nodes."""
+    """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
 
@@ -179,9 +179,9 @@ def _of_onnx(
 
     def run(shapes: Shapes) -> Read:
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
-        found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races)
+        found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races, listed=True)
         rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-        return Read(found.graph, None, rows, found.operators, offers=found.sources)
+        return Read(found.graph, None, rows, found.operators, found.needed, found.sources)
 
     return sizes, run
 

@@ -51,7 +51,7 @@ from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import where
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 
 STANDARD = ("", "ai.onnx")
 #: Operators that hand on values as they are, however long.
@@ -103,6 +103,8 @@ class Lowered:
     """The model's outputs, and the graph's that each consists of."""
     sources: Sources | None = None
     """For races with a peer, if they were asked for."""
+    needed: ValueNeeded | None = None
+    """Inputs whose values decide about shapes; the nodes that need them are among the refusals."""
 
     def outputs(self, found: Sequence[Array]) -> list[Any]:
         """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
@@ -123,20 +125,24 @@ def lower(
     peer: str = "",
     elsewhere: Mapping[str, str] | None = None,
     races: bool = False,
+    listed: bool = False,
 ) -> Lowered:
     """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
     which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
     data; ``lengths``: of inputs that are sequences, whose arrays are inputs ``name[k]``, None for an optional
     without a value; by default, ``shapes`` tell. ``peer``: runs nodes that are not supported, and those of
     ``elsewhere`` (node -> reason), as :attr:`Graph.foreign`. ``races``: keep what races need.
+    ``listed``: list nodes whose shapes depend on values that are not known.
 
     :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
-    whose values are not known.
+    whose values are not known, and that is not to be ``listed``.
     """
     model, found = read_model(source)
     parts = Parts(model, peer) if peer else None
     walk = _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}, parts, elsewhere or {})
     found_graph = walk.run()
+    if found_graph.needed is not None and not listed:
+        raise found_graph.needed
     if not races or found_graph.graph is None:
         return found_graph
     names: dict[str, list[Any]] = {}
@@ -163,6 +169,8 @@ class _Lowering:
         self.lengths, self.parts, self.elsewhere = lengths, parts, elsewhere
         self.builder = Builder(model.graph.name or "model")
         self.refusals: list[Refusal] = []
+        self.needed: dict[str, frozenset[str]] = {}
+        """Node -> the inputs whose values decide about its shapes."""
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.opsets = {o.domain: o.version for o in model.opset_import}
         self.operators: dict[str, int] = {}
@@ -187,7 +195,9 @@ class _Lowering:
             for node, operator, refused in self.parts.close(self.builder, edges):
                 self.refuse(node, operator, refused)
         if self.refusals:
-            return Lowered(None, tuple(self.refusals), self.operators)
+            inputs = frozenset[str]().union(*self.needed.values())
+            needed = ValueNeeded(inputs, list(self.needed)) if inputs else None
+            return Lowered(None, tuple(self.refusals), self.operators, needed=needed)
         missing = [o.name for o in graph.output if o.name not in outputs]
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
@@ -303,6 +313,13 @@ class _Lowering:
                 if not outermost:
                     raise
                 results = self.without_kernels(node, edges, refused, checks)
+            except ValueNeeded as needed:
+                if not outermost:
+                    raise
+                self.builder.drop_checks(checks)
+                self.needed[f"{self.node} ({self.operator})"] = needed.inputs
+                self.refuse(self.node, self.operator, Refused(Reason.VALUES, needed.what))
+                results = [_REFUSED] * len(node.output)
             except Malformed as malformed:
                 if not outermost:
                     raise
