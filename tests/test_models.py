@@ -334,6 +334,33 @@ def test_inputs_that_decide_about_shapes_are_listed_with_the_nodes_that_need_the
     assert cli("optimize", "m.onnx", "--list", plugins="toy").code == 0
 
 
+@pytest.mark.parametrize(("rows", "node"), [("3", "total"), ("batch", "places")])
+def test_the_operator_that_makes_a_size_of_data_is_named(
+    cli: Callable[..., Outcome], tmp_path: Path, rows: str, node: str
+) -> None:
+    """Named by the one that needs the size, through others; and where rows cannot be free."""
+    nodes = [
+        helper.make_node("NonZero", ["x"], ["n"], name="places"),
+        helper.make_node("Transpose", ["n"], ["t"], name="turned"),
+        helper.make_node("ReduceSum", ["t"], ["y"], name="total"),
+    ]
+    size = int(rows) if rows.isdigit() else rows
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [size, 4])]
+    output = "y" if rows.isdigit() else "n"
+    kept = nodes if rows.isdigit() else nodes[:1]
+    graph = helper.make_graph(kept, "g", inputs, [onnx.ValueInfoProto(name=output)])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    onnx.save(made, tmp_path / "m.onnx")
+    listed = cli("optimize", "m.onnx", "--list", "--json", plugins="toy")
+    [row] = listed.data["refused"]
+    assert row["node"] == node and row["operator"] == ("ReduceSum" if node == "total" else "NonZero")
+    assert node == "places" or "on what places (NonZero) finds" in row["what"]
+    assert (
+        "1 part of m.onnx is not supported" in cli("optimize", "m.onnx", plugins="toy").err
+        or node == "places"
+    )
+
+
 def test_open_sizes_are_given_by_name(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     onnx.save(network("rows"), tmp_path / "m.onnx")
     refused = cli("optimize", "m.onnx", plugins="toy")  # its output n is the number of rows

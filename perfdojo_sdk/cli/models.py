@@ -47,6 +47,8 @@ class Read:
     free: FreeRows | None = None
     refused: Sequence[Row] = ()
     operators: Mapping[str, int] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Node -> its operator, as far as the model names nodes."""
     dependent: DojoError | None = None
     """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
@@ -153,9 +155,9 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
     try:
         made = free_rows(lowered_at, free, shown, most or MOST_ROWS)
     except RowsDepend as error:
-        rows = [(node, "", why, DEPENDENT) for node, why in error.found]
-        return Read(None, None, rows, first.operators, error)
-    return Read(first.graph, made, (), first.operators)
+        rows = [(node, first.named.get(node, ""), why, DEPENDENT) for node, why in error.found]
+        return Read(None, None, rows, first.operators, dependent=error)
+    return Read(first.graph, made, (), first.operators, first.named)
 
 
 def _of_onnx(
@@ -181,7 +183,7 @@ def _of_onnx(
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
         found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races, listed=True)
         rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-        return Read(found.graph, None, rows, found.operators, found.needed, found.sources)
+        return Read(found.graph, None, rows, found.operators, found.named, found.needed, found.sources)
 
     return sizes, run
 
@@ -226,7 +228,7 @@ def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tu
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
     """The error for what is not supported; ``rows`` were printed before."""
     kinds = sorted({row[3] for row in rows})
-    what = f"{number_of(len(rows), 'parts')} of {name} are not supported"
+    what = f"{number_of(len(rows), 'parts')} of {name} {'is' if len(rows) == 1 else 'are'} not supported"
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
 
 

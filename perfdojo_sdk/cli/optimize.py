@@ -172,7 +172,7 @@ def command(
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
         graph = asked.graph
         left = refused_by(plugins, found, graph) if graph is not None else []
-    rows = [*asked.refused, *((node, "", r.what, r.reason.value) for node, r in left)]
+    rows = [*asked.refused, *((node, asked.named.get(node, ""), r.what, r.reason.value) for node, r in left)]
     if listed:
         _list(asked, rows, as_json)
         raise typer.Exit(1 if rows else 0)

@@ -18,6 +18,7 @@ import onnx
 from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.frontends.onnx import control
 from perfdojo_sdk.frontends.onnx.edges import (
     INNER,
@@ -79,10 +80,10 @@ class Unsupported(DojoError):
     def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
         self.name, self.refusals = name, tuple(refusals)
         why = "; ".join(r.text for r in self.refusals[:20])
-        more = len(self.refusals) - 20
+        count, more = len(self.refusals), len(self.refusals) - 20
         super().__init__(
             "PD-O004",
-            f"{len(self.refusals)} nodes of {name} are not supported",
+            f"{number_of(count, 'nodes')} of {name} {'is' if count == 1 else 'are'} not supported",
             why=why + (f"; and {more} more" if more > 0 else ""),
             hint="`perfdojo-sdk optimize MODEL --list` prints all of them with their reasons",
         )
@@ -99,6 +100,8 @@ class Lowered:
     refusals: tuple[Refusal, ...]
     operators: Mapping[str, int] = field(default_factory=dict)
     """Operator -> its number of nodes in the model."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Node -> its operator."""
     forms: Mapping[str, Form] = field(default_factory=dict)
     """The model's outputs, and the graph's that each consists of."""
     sources: Sources | None = None
@@ -174,6 +177,9 @@ class _Lowering:
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.opsets = {o.domain: o.version for o in model.opset_import}
         self.operators: dict[str, int] = {}
+        self.named: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+        """Count -> the node that makes arrays of that length, with its operator."""
         self.node, self.operator = "", ""
         self.edges: _Edges = {}
         self.depth = 0
@@ -197,12 +203,12 @@ class _Lowering:
         if self.refusals:
             inputs = frozenset[str]().union(*self.needed.values())
             needed = ValueNeeded(inputs, list(self.needed)) if inputs else None
-            return Lowered(None, tuple(self.refusals), self.operators, needed=needed)
+            return Lowered(None, tuple(self.refusals), self.operators, self.named, needed=needed)
         missing = [o.name for o in graph.output if o.name not in outputs]
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
         arrays, forms = outputs_of(outputs)
-        return Lowered(self.builder.graph(arrays), (), self.operators, forms)
+        return Lowered(self.builder.graph(arrays), (), self.operators, self.named, forms)
 
     # -- inputs and constants
 
@@ -297,6 +303,7 @@ class _Lowering:
                 self.node, self.operator = shown(node.name or (node.output or [""])[0]), shown(node.op_type)
                 self.builder.origin = self.node
                 self.operators[self.operator] = self.operators.get(self.operator, 0) + 1
+                self.named.setdefault(self.node, self.operator)
             else:
                 self.expanded_nodes += 1
                 if self.expanded_nodes > MAX_EXPANDED:
@@ -386,17 +393,25 @@ class _Lowering:
     def made(self, rule: Rule, n: Operation) -> Sequence[Edge | None]:
         """The results of a rule. Operands as long as data says are seen whole by rules through which such a
         length passes; others refuse them."""
-        counted = any(isinstance(v, Value) and self.builder.count_of(v) for v in n.inputs)
+        counted = self.counts(n.inputs)
         length = passed(n) if counted else None
         if length is not None:
             n = n.with_inputs([self.builder.whole(v) if isinstance(v, Value) else v for v in n.inputs])
         elif counted and n.op not in CARRYING:
-            raise Refused(Reason.LENGTH, f"{n.op} reads an array whose size depends on data")
+            made = " and ".join(dict.fromkeys(self.sources.get(count, "a node") for count in sorted(counted)))
+            what = f"{n.op} reads an array whose size depends on data: on what {made} finds"
+            raise Refused(Reason.LENGTH, what)
         found = rule(n)
         edges = [found] if is_edge(found) else list(found)
         if length is None:
+            self.sources.update((count, f"{self.node} ({n.op})") for count in self.counts(edges) - counted)
             return edges
         return [self.builder.counted(v, *length) if isinstance(v, Value) else v for v in edges]
+
+    def counts(self, edges: Sequence[Edge | None]) -> set[str]:
+        """The numbers that say how long arrays are."""
+        found = (self.builder.count_of(v) for v in edges if isinstance(v, Value))
+        return {each[1].name for each in found if each is not None}
 
     @staticmethod
     def edge(edges: _Edges, name: str, node: Any) -> Edge | Unknown | None:
