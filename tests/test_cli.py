@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdojo_sdk.cli import COMMANDS, codes, main
+from perfdojo_sdk.cli.console import memory
 from perfdojo_sdk.cli.movetext import MAX_CHARACTERS, parse_move
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
@@ -582,3 +583,11 @@ def test_another_system_is_refused_in_words(
         main(["targets"])
     said = capsys.readouterr().err
     assert left.value.code == 3 and "PD-C012" in said and "darwin" in said and "Traceback" not in said
+
+
+def test_numbers_of_bytes_have_the_unit_that_suits_them() -> None:
+    texts = {
+        0: "0 bytes", 1: "1 byte", 1023: "1023 bytes", 1024: "1.0 KiB", 24_576: "24.0 KiB",
+        2**20 - 1: "1.0 MiB", 5 * 2**19: "2.5 MiB", 3 * 2**30: "3.0 GiB", 2**43: "8192.0 GiB",
+    }  # fmt: skip
+    assert {count: memory(count) for count in texts} == texts

@@ -15,7 +15,9 @@ import perfdojo_sdk.onnx.backend as backend
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
 from perfdojo_sdk.graph.refusals import Malformed, Reason
-from perfdojo_sdk.graph.running import run_graph
+from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.models.kernels import CompiledKernels
+from perfdojo_sdk.plugins import load_plugins
 
 
 def chain(*nodes: Any, inputs: dict[str, Any], outputs: Sequence[str], **more: Any) -> Any:
@@ -277,3 +279,61 @@ def test_random_numbers_are_refused() -> None:
         inputs = "" if op in ("RandomNormal", "RandomUniform") else "x"
         made = chain((op, inputs, "y", {"shape": [2]} if not inputs else {}), inputs={"x": X}, outputs="y")
         assert [r.reason for r in lower(made).refusals] == [Reason.RANDOM]
+
+
+# -- values that have no number, and sets that have no element -----------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compiled() -> CompiledKernels:
+    return CompiledKernels.of(load_plugins(), "best", forks=True)
+
+
+def alike_everywhere(made: Any, compiled: CompiledKernels, *inputs: Any) -> list[Any]:
+    """The results of the reference, which are those of the interpreter and of compiled kernels."""
+    names = [value.name for value in made.graph.input]
+    expected = ReferenceEvaluator(made).run(None, dict(zip(names, inputs, strict=True)))
+    prepared = Prepared(made)
+    arrays = prepared.arrays(list(inputs))
+    for execute in (interpreted, compiled):
+        for found, right in zip(run_graph(prepared.graph(arrays), arrays, execute), expected, strict=True):
+            assert found.dtype == right.dtype and found.shape == right.shape
+            assert np.array_equal(found, right, equal_nan=found.dtype.kind == "f"), (found, right)
+    return list(expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_the_sign_of_nan_is_nan(compiled: CompiledKernels, dtype: Any) -> None:
+    x = np.array([np.nan, -np.nan, 0, -0.0, 2, -2, np.inf, -np.inf], dtype)
+    [y] = alike_everywhere(chain(("Sign", "x", "y", {}), inputs={"x": x}, outputs="y"), compiled, x)
+    assert np.isnan(y[:2]).all() and y[2:].tolist() == [0, 0, 1, -1, 1, -1]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8, np.int64, np.uint8, np.bool_])
+def test_extrema_of_nothing_are_the_ends_of_the_dtype(compiled: CompiledKernels, dtype: Any) -> None:
+    x, axes = np.zeros((2, 0, 3), dtype), [numpy_helper.from_array(np.array([1]), "a")]
+    nodes = [(f"Reduce{kind}", "xa", kind, {"keepdims": 0}) for kind in ("Max", "Min")]
+    nodes = [(op, list(i), [o], a) for op, i, o, a in nodes]
+    made = chain(*nodes, inputs={"x": x}, outputs=["Max", "Min"], initializer=axes)
+    most, least = alike_everywhere(made, compiled, x)
+    ends = {"f": (-np.inf, np.inf), "b": (False, True)}.get(np.dtype(dtype).kind)
+    low, high = ends or (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    assert (most == low).all() and (least == high).all() and most.shape == (2, 3)
+
+
+@pytest.mark.parametrize("values", [[0, 0, 0], [-0.0], [3, 3], [-3, -3], [1, -2, 0.3], [3e38, -1e38]])
+def test_numbers_without_a_range_are_quantised_by_a_scale_above_zero(
+    compiled: CompiledKernels, values: list[float]
+) -> None:
+    x = np.array(values, np.float32)
+    made = chain(("DynamicQuantizeLinear", "x", "ysz", {}), inputs={"x": x}, outputs="ysz")
+    y, scale, _ = alike_everywhere(made, compiled, x)
+    assert scale > 0 and (np.any(x) or not y.any())
+
+
+def test_the_smallest_numbers_are_quantised_to_zeros() -> None:
+    """Their range divided by 255 is 0, by which the reference divides."""
+    x = np.array([1e-45, 0], np.float32)
+    made = chain(("DynamicQuantizeLinear", "x", "ysz", {}), inputs={"x": x}, outputs="ysz")
+    y, scale, zero = run(made, x)
+    assert not y.any() and scale == np.float32(1 / 255) and zero == 0

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.rows import RowsDepend, free_rows
 from perfdojo_sdk.graph.running import run_graph
 from perfdojo_sdk.library.arrays import ArgumentValueError
@@ -687,7 +688,7 @@ def test_the_command_lists_free_rows(cli: Callable[..., Outcome], tmp_path: Path
     assert listed.code == 0 and listed.data["free"] == "batch" and listed.data["refused"] == []
     named = cli("optimize", "m.onnx", "--input", "x=f32[n,3]", "--list", "--max-rows", "99", plugins="toy")
     assert named.code == 0 and "the outermost size n is free: 1 to 99 rows" in named.out
-    clear(cli("optimize", "m.onnx", "--input", "x=f32[n,m]", "--list", plugins="toy"), 1, "PD-O052")
+    clear(cli("optimize", "m.onnx", "--input", "x=f32[n,m]", "--list", plugins="toy"), 1, "PD-O062")
     apart = ("--input", "x=f32[n,3]", "--input", "k=i64[m]")
     clear(cli("optimize", "m.onnx", *apart, "--list", plugins="toy"), 1, "PD-O052")
     clear(cli("optimize", "m.onnx", "--blocks", "0", plugins="toy"), 1, "PD-O051")
@@ -696,3 +697,36 @@ def test_the_command_lists_free_rows(cli: Callable[..., Outcome], tmp_path: Path
     clear(unknown, 1, "PD-O062")
     assert "takes no input 'z'" in unknown.err and "its inputs are x, k" in unknown.err
     clear(cli("optimize", "m.onnx", "--input", "x=f64[2,3]", "--list", plugins="toy"), 1, "PD-O062")
+
+
+def of_sizes(*sizes: int) -> Any:
+    """A model of one input of these sizes, which the file gives as numbers."""
+    made = model([node("Relu", ["x"], ["y"])], {"x": (FLOAT, sizes[1:])}, "y")
+    made.graph.input[0].type.tensor_type.shape.dim[0].dim_value = sizes[0]
+    return made
+
+
+@pytest.mark.parametrize("given", ["[2,3,32,32]", "[n,3,32,32]", "[1,3,32]", "f32[1,3,32,16]"])
+def test_a_size_that_the_file_fixes_is_not_overridden(
+    cli: Callable[..., Outcome], tmp_path: Path, given: str
+) -> None:
+    made = of_sizes(1, 3, 32, 32)
+    onnx.save(made, tmp_path / "m.onnx")
+    refused = cli("optimize", "m.onnx", "--input", f"x={given}", "--list", plugins="toy")
+    clear(refused, 1, "PD-O062")
+    assert f"has the sizes [1,3,32,32], not {given.removeprefix('f32')}" in refused.err
+    assert cli("optimize", "m.onnx", "--input", "x=[1,3,32,32]", "--list", plugins="toy").code == 0
+    if "n" not in given:
+        sizes = {"x": tuple(map(int, given.removeprefix("f32").strip("[]").split(",")))}
+        with pytest.raises(Malformed, match="has the sizes"):
+            lower(made, sizes)
+
+
+def test_a_size_of_minus_one_is_open(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    onnx.save(of_sizes(-1, 3), tmp_path / "m.onnx")
+    assert cli("optimize", "m.onnx", "--input", "x=[2,3]", "--list", plugins="toy").code == 0
+    onnx.save(of_sizes(2, -1), tmp_path / "inner.onnx")
+    assert cli("optimize", "inner.onnx", "--input", "x=[2,3]", "--list", plugins="toy").code == 0
+    clear(cli("optimize", "inner.onnx", "--input", "x=[2,m]", "--list", plugins="toy"), 1, "PD-O052")
+    listed = cli("optimize", "m.onnx", "--list", "--json", plugins="toy")
+    assert listed.code == 0 and listed.data["free"] == "rows"

@@ -181,6 +181,16 @@ def _zip_of_junk() -> bytes:
 
 def test_the_command_line_asks_for_samples(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     onnx.save(network(), "net.onnx")
-    for arguments in (("--dtype", "int8"), ("--dtype", "int5", "--calibrate", "x.npz")):
-        outcome = cli("optimize", "net.onnx", *arguments)
-        clear(outcome, 1, "PD-O061")
+    outcome = cli("optimize", "net.onnx", "--dtype", "int8")
+    clear(outcome, 1, "PD-O061")
+    assert "--dtype int8 --calibrate data.npz" in outcome.err
+
+
+@pytest.mark.parametrize("more", [(), ("--calibrate", "x.npz")])
+def test_a_dtype_that_does_not_exist_is_refused_before_anything_else_is_asked_for(
+    cli: Callable[..., Outcome], more: tuple[str, ...]
+) -> None:
+    outcome = cli("optimize", "missing.onnx", "--dtype", "fp8", *more)
+    clear(outcome, 1, "PD-O061")
+    assert "--dtype fp8" in outcome.err and "int8, int4, bf16" in outcome.err
+    assert "calibrate" not in outcome.err

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from command_line import clear  # noqa: E402
 from torch_cases import FAMILIES  # noqa: E402
 
 from perfdojo_sdk.cli.models import read  # noqa: E402
@@ -21,6 +22,7 @@ from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noq
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
 from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
+from perfdojo_sdk.frontends.torch.named import named_in  # noqa: E402
 from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
 from perfdojo_sdk.frontends.torch.rows import ROWS  # noqa: E402
 from perfdojo_sdk.frontends.torch.workshop import workshop  # noqa: E402
@@ -275,9 +277,67 @@ def test_parts_of_tensors_without_inputs_are_changed_in_place() -> None:
 
 @torch.no_grad()
 def test_a_shape_that_is_changed_in_place_is_left_to_pytorch() -> None:
-    ours, x = compiled(lambda x: (x + 1).unsqueeze_(0)), torch.randn(2, 3)
-    assert close(ours(x), (x + 1)[None])
-    assert report(ours).graphs[0].whole == "aten.unsqueeze_.default changes a shape in place"
+    ours, x = compiled(lambda x: (x + 1).set_(x)), torch.randn(2, 3)
+    assert close(ours(x), x)
+    assert report(ours).graphs[0].whole == "aten.set_.source_Tensor changes a shape in place"
+    turned, y = compiled(lambda x: x.t_() * 2), x.clone()
+    assert close(turned(y), 2 * x.t()) and y.shape == (3, 2)
+
+
+def _through(change: Any) -> Any:
+    """A function that changes a part of a tensor that it makes, and reads a view from before."""
+
+    def function(x: Any) -> Any:
+        y = x + 1
+        row = y[0]
+        change(y, x)
+        return y, y.sum(), row * 2
+
+    return function
+
+
+def _row_by_row(y: Any, x: Any) -> None:
+    one, two, three = y.unbind(0)
+    two.add_(one)
+    for row in y.unbind(-1):
+        row.mul_(row.sum())
+
+
+def _turned(y: Any, x: Any) -> None:
+    y.t_()
+    y.add_(1)
+    y[0].mul_(3)
+    y.unsqueeze_(1).transpose_(0, 2)
+    y[:, :, 1] -= 4
+    y.squeeze_(1).swapaxes_(0, 1)
+
+
+CHANGES = {
+    "one column": lambda y, x: y[:, 0].add_(1),
+    "flat": lambda y, x: y.view(-1).mul_(2),
+    "into a slice": lambda y, x: y[1:, :2].copy_(x[:2, 2:]),
+    "every other column, spread": lambda y, x: y[:, ::2].copy_(torch.arange(2)),
+    "turned": _turned,
+    "permuted": lambda y, x: y.view(3, 2, 2).permute(-1, 0, 1).add_(torch.arange(2.0)),
+    "T and mT": lambda y, x: (y.T.mul_(torch.arange(3.0)), y.mT[1].add_(1)),
+    "narrow": lambda y, x: (y.narrow(1, 1, 2).zero_(), y.narrow(1, -1, 1).fill_(5)),
+    "rows": _row_by_row,
+    "parts of sizes": lambda y, x: [part.mul_(k) for k, part in enumerate(y.tensor_split((1, 3), dim=1))],
+    "unflattened": lambda y, x: y.unflatten(1, (2, 2))[:, 0].add_(1),
+    "moved": lambda y, x: y.view(3, 2, 2).movedim((0, 1), (2, 0))[0].mul_(2),
+    "other names": lambda y, x: (y.view_as(x).mul_(2), y.detach().add_(1), y.expand(3, 4)[2].neg_()),
+}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("name", CHANGES)
+def test_a_change_through_a_view_is_a_change_of_the_tensor(name: str) -> None:
+    x = torch.randn(3, 4)
+    function = _through(CHANGES[name])
+    ours = compiled(function)
+    for found, right in zip(ours(x), function(x), strict=True):
+        assert close(found, right) and found.stride() == right.stride()
+    assert not report(ours).graphs[0].whole and not report(ours).graphs[0].elsewhere
 
 
 @torch.no_grad()
@@ -621,3 +681,50 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
         assert refused.code == 1 and words in refused.err, refused.err
     file.write_text("1 / 0\n")
     assert "does not run" in cli("optimize", "m.py:make", plugins="toy").err
+
+
+NAMES = """
+import torch
+import torch.nn as nn
+from torch.nn import functional as F, Linear as L
+raise SystemExit("this file is not to be run")
+
+class Base(nn.Module):
+    def __init__(self, size, *, deep=False):
+        super().__init__()
+
+class Derived(Base): pass
+class Small(torch.nn.Sequential):
+    def __init__(self, size=3): pass
+class Data(torch.utils.data.Dataset): pass
+
+made = Small(4).eval()
+line: nn.Module = L(2, 3)
+number = F.relu(torch.zeros(1))
+weight = nn.Parameter(torch.zeros(1))
+def make(): return Base(3).to("cpu")
+def make_for(size): return Base(size)
+def other(): return 1
+"""
+
+
+def test_a_file_without_a_name_lists_the_modules_of_its_text(tmp_path: Path, cli: Any) -> None:
+    found = {each.name: each.needs for each in named_in(NAMES)}
+    assert found == {
+        "Base": True, "Derived": True, "Small": False, "made": False, "line": False,
+        "make": False, "make_for": True,
+    }  # fmt: skip
+    (tmp_path / "m.py").write_text(NAMES)
+    for given in ("m.py", "m.py:", "m.py:a.b"):
+        refused = cli("optimize", given, plugins="toy")
+        clear(refused, 1, "PD-O023")
+        assert "m.py:Small" in refused.err and "made, line, make" in refused.err, refused.err
+        assert "Base, Derived, make_for: name a function" in refused.err
+    (tmp_path / "none.py").write_text("x = 1\n")
+    (tmp_path / "bad.py").write_text("x = = 1\n")
+    for given, words in {
+        "none.py": "defines no torch.nn.Module", "bad.py": "is no Python file", "absent.py": "cannot read",
+    }.items():  # fmt: skip
+        refused = cli("optimize", given, plugins="toy")
+        clear(refused, 1, "PD-O023")
+        assert words in refused.err, refused.err

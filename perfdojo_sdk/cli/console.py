@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from perfdojo_sdk.core.errors import DojoError, printable_lines
+from perfdojo_sdk.core.words import number_of
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -90,3 +91,13 @@ def seconds(value: float) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value / 1e-9:.3g} ns"
+
+
+def memory(count: float) -> str:
+    """A number of bytes in the unit that suits it."""
+    if count < 2**10:
+        return number_of(round(count), "bytes")
+    for unit, size in (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30)):
+        if count < 1023.95 * size or unit == "GiB":
+            break
+    return f"{count / size:.1f} {unit}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, table
+from perfdojo_sdk.cli.console import Json, emit, memory, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
 from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
 from perfdojo_sdk.core.errors import UnavailableError
@@ -111,7 +111,7 @@ def _edges_text(source: str, edges: Sequence[Edge]) -> str:
     lines = [
         table(columns, rows) if rows else "no kernel reads what another one writes",
         f"{Path(source).name}: {len(joined)} of {number_of(len(edges), 'arrays')} stay inside of a kernel",
-        f"estimated for one thread: {spared / 2**20:.2f} MiB are not moved, {time * 1e6:.0f} us are spared",
+        f"estimated for one thread: {memory(spared)} are not moved, {time * 1e6:.0f} us are spared",
     ]
     return "\n".join(lines)
 

@@ -12,6 +12,7 @@ import typer
 
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.frontends.torch.named import no_name
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
@@ -24,6 +25,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 
 #: A module of PyTorch in a file.
 MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_PYTHON = re.compile(r"(?P<file>.+\.py)(:.*)?", re.DOTALL)
 
 Sizes = tuple[int | str, ...]
 """A shape; an open size is a name."""
@@ -45,8 +47,10 @@ class Read:
     free: FreeRows | None = None
     refused: Sequence[Row] = ()
     operators: Mapping[str, int] = field(default_factory=dict)
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Node -> its operator, as far as the model names nodes."""
     dependent: DojoError | None = None
-    """The error if rows cannot be free; ``refused`` lists the same nodes."""
+    """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
 
@@ -70,6 +74,8 @@ def read(
     ``weights``: a checkpoint for a module.
     """
     module = MODULE.fullmatch(model)
+    if module is None and (python := _PYTHON.fullmatch(model)):
+        raise no_name(Path(python["file"]))
     asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
     if asked and module is not None:
         what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"
@@ -149,9 +155,9 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
     try:
         made = free_rows(lowered_at, free, shown, most or MOST_ROWS)
     except RowsDepend as error:
-        rows = [(node, "", why, DEPENDENT) for node, why in error.found]
-        return Read(None, None, rows, first.operators, error)
-    return Read(first.graph, made, (), first.operators)
+        rows = [(node, first.named.get(node, ""), why, DEPENDENT) for node, why in error.found]
+        return Read(None, None, rows, first.operators, dependent=error)
+    return Read(first.graph, made, (), first.operators, first.named)
 
 
 def _of_onnx(
@@ -163,7 +169,7 @@ def _of_onnx(
 
     model, folder = read_model(path)
     declared = declared_sizes(model)
-    _check_inputs(path.name, inputs, declared_dtypes(model))
+    _check_inputs(path.name, inputs, declared_dtypes(model), declared)
     # A user may call an open size by another name, which then holds for all inputs that share it.
     renamed = {
         old: new
@@ -175,16 +181,20 @@ def _of_onnx(
 
     def run(shapes: Shapes) -> Read:
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
-        found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races)
+        found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races, listed=True)
         rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-        return Read(found.graph, None, rows, found.operators, offers=found.sources)
+        return Read(found.graph, None, rows, found.operators, found.named, found.needed, found.sources)
 
     return sizes, run
 
 
-def _check_inputs(name: str, inputs: Inputs, declared: Mapping[str, str | None]) -> None:
-    """Refuse inputs that a model lacks, and dtypes other than its own."""
-    for of, (dtype, _) in inputs.items():
+def _check_inputs(
+    name: str, inputs: Inputs, declared: Mapping[str, str | None], sizes: Mapping[str, Sizes]
+) -> None:
+    """Refuse inputs that a model lacks, and dtypes and sizes other than its own."""
+    from perfdojo_sdk.frontends.onnx.sizes import fits, text_of
+
+    for of, (dtype, shape) in inputs.items():
         if of not in declared:
             what = f"{name} takes no input {ascii(of)[:60]}"
             shown = ", ".join(ascii(each)[1:-1][:60] for each in list(declared)[:20])
@@ -193,6 +203,12 @@ def _check_inputs(name: str, inputs: Inputs, declared: Mapping[str, str | None])
         if dtype and own and dtype != own:
             what = f"input {ascii(of)[1:-1][:60]} of {name} is {own}, not {dtype}"
             raise DojoError("PD-O062", what, hint="leave the dtype out: --input NAME=[SIZES]")
+        fixed = sizes.get(of)
+        if fixed is not None and not fits(shape, fixed):
+            sizes_are = f"has the sizes {text_of(fixed)}, not {text_of(shape)}"
+            what = f"input {ascii(of)[1:-1][:60]} of {name} {sizes_are}"
+            hint = "give sizes only where the file has names; to change others, export the model anew"
+            raise DojoError("PD-O062", what, why="a number in the file is fixed", hint=hint)
 
 
 def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:
@@ -212,7 +228,7 @@ def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tu
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
     """The error for what is not supported; ``rows`` were printed before."""
     kinds = sorted({row[3] for row in rows})
-    what = f"{number_of(len(rows), 'parts')} of {name} are not supported"
+    what = f"{number_of(len(rows), 'parts')} of {name} {'is' if len(rows) == 1 else 'are'} not supported"
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")
 
 

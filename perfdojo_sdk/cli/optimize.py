@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.build_library import observer
-from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
+from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
@@ -131,7 +131,7 @@ def command(
     """
     from perfdojo_sdk.core.errors import DojoError
     from perfdojo_sdk.core.transformation import Kind
-    from perfdojo_sdk.graph.calibration import BF16, INT4, INT8
+    from perfdojo_sdk.graph.calibration import BF16, SHORTER
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
@@ -144,9 +144,12 @@ def command(
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 
-    if dtype is not None and (dtype not in (INT8, INT4, BF16) or calibrate is None):
-        what = "--dtype needs --calibrate FILE.npz" if calibrate is None else f"--dtype {ascii(dtype)[:40]}"
-        raise DojoError("PD-O061", what, hint="--dtype int8, int4 or bf16, with --calibrate data.npz")
+    if dtype is not None and dtype not in SHORTER:
+        what = f"no model is brought to --dtype {ascii(dtype)[1:-1][:40]}"
+        raise DojoError("PD-O061", what, hint=f"the dtypes are {', '.join(SHORTER)}")
+    if dtype is not None and calibrate is None:
+        hint = f"--dtype {dtype} --calibrate data.npz, with an array for each input of the model"
+        raise DojoError("PD-O061", "--dtype needs --calibrate FILE.npz", hint=hint)
     policy = Policy(fallback or "", prefer_faster or "")
     for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
         if peer:
@@ -169,7 +172,7 @@ def command(
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
         graph = asked.graph
         left = refused_by(plugins, found, graph) if graph is not None else []
-    rows = [*asked.refused, *((node, "", r.what, r.reason.value) for node, r in left)]
+    rows = [*asked.refused, *((node, asked.named.get(node, ""), r.what, r.reason.value) for node, r in left)]
     if listed:
         _list(asked, rows, as_json)
         raise typer.Exit(1 if rows else 0)
@@ -287,29 +290,34 @@ def _text(result: ModelResult) -> str:
         time = seconds(part.median_s)
         rows.append((f"{part.peer}: {', '.join(part.nodes)}", 1, time, time))
     lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
-    if parts := result.manifest.parts.values():
-        crossing, spent = sum(p.crossing_bytes for p in parts), sum(p.median_s for p in parts)
-        peers = " and ".join(sorted({str(p.peer) for p in parts}))
+    if foreign := result.manifest.parts.values():
+        crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
+        peers = " and ".join(sorted({str(p.peer) for p in foreign}))
+        nodes = number_of(sum(len(p.nodes) for p in foreign), "nodes")
         lines.append(
-            f"{number_of(sum(len(p.nodes) for p in parts), 'nodes')} run in {peers}, which the package needs:"
+            f"{nodes} run in {peers}, which the package needs:"
             f" {crossing:,} bytes cross in a call, {seconds(spent)} of its time are there"
         )
     if packed:
         known = {name for graph in graphs for name in graph.constants}
         read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
-        size = f"{packed.bytes / 2**20:.1f} MiB"
-        lines.append(f"packed once for all calls, in no time above: {read}, as {size}")
+        lines.append(f"packed once for all calls, in no time above: {read}, as {memory(packed.bytes)}")
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)
         lines.append(table((free.name, "time"), [(str(size), seconds(time)) for size, time in blocks]))
         lines.append(f"1 to {free.most} rows; memory is that of {number_of(free.sizes[-1], 'rows')}")
-    mib, peak = 2**20, result.peak
-    memory = f"weights {peak.weights / mib:.1f}, inputs and outputs {peak.interface / mib:.1f}"
-    memory += f", between kernels {peak.between / mib:.1f}, inside of a kernel {peak.inside / mib:.1f}"
-    memory += f", packed {peak.packed / mib:.1f}" if peak.packed else ""
-    lines.append(f"peak memory of a call: {peak.total / mib:.1f} MiB ({memory})")
-    lines.append(f"between kernels: {result.plan.unshared / mib:.1f} MiB if no place were shared")
+    peak = result.peak
+    parts = {
+        "weights": peak.weights,
+        "inputs and outputs": peak.interface,
+        "between kernels": peak.between,
+        "inside of a kernel": peak.inside,
+    }
+    parts |= {"packed": peak.packed} if peak.packed else {}
+    shares = ", ".join(f"{name} {memory(size)}" for name, size in parts.items())
+    lines.append(f"peak memory of a call: {memory(peak.total)} ({shares})")
+    lines.append(f"between kernels: {memory(result.plan.unshared)} if no place were shared")
     folds = len(result.manifest.folds)
     lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]

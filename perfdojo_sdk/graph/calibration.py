@@ -30,6 +30,8 @@ from perfdojo_sdk.graph.writer import parsed
 
 #: Dtypes to which a model is quantised.
 INT8, INT4, BF16 = "int8", "int4", "bf16"
+SHORTER = (INT8, INT4, BF16)
+"""All dtypes of shorter numbers."""
 
 #: Weights that share a scale, where they have four bits.
 BLOCK = 32

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from perfdojo_sdk.core.errors import DojoError
@@ -19,6 +20,7 @@ class Reason(StrEnum):
     CHOICE = "an attribute or a combination of them is not supported"
     STEPS = "the order of steps depends on data"
     CONTROL = "control flow"
+    VALUES = "a shape depends on the values of an input"
     TYPE = "a sequence, an optional or strings"
     RANDOM = "random numbers"
     VERSION = "a version of the operator that is out of force"
@@ -47,15 +49,21 @@ class Malformed(DojoError):
 
 
 class ValueNeeded(DojoError):
-    """The shape of a result depends on the values of graph inputs, which are not known yet."""
+    """The shape of a result depends on the values of graph inputs, which are not known yet.
 
-    def __init__(self, inputs: frozenset[str]) -> None:
+    ``nodes``: those that need them, if they are known.
+    """
+
+    def __init__(self, inputs: frozenset[str], nodes: Sequence[str] = ()) -> None:
+        names = sorted(inputs)
+        known = f"they decide about the results of {', '.join(nodes[:20])}" if nodes else ""
         super().__init__(
             "PD-O003",
-            f"shapes depend on the values of {', '.join(sorted(inputs))}",
-            hint="make them constants of the model, or give their values",
+            f"shapes depend on the values of {', '.join(names)}",
+            why=known,
+            hint="give each of them a value in the model: an initializer of the input's name",
         )
-        self.inputs = inputs
+        self.inputs, self.nodes = inputs, tuple(nodes)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (ValueNeeded, (self.inputs,))
+        return (ValueNeeded, (self.inputs, self.nodes))

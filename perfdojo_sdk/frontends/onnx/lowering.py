@@ -18,6 +18,7 @@ import onnx
 from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.frontends.onnx import control
 from perfdojo_sdk.frontends.onnx.edges import (
     INNER,
@@ -44,13 +45,14 @@ from perfdojo_sdk.frontends.onnx.reading import (
     read_model,
     shown,
 )
+from perfdojo_sdk.frontends.onnx.sizes import fits, sizes_of, text_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import where
-from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 
 STANDARD = ("", "ai.onnx")
 #: Operators that hand on values as they are, however long.
@@ -78,10 +80,10 @@ class Unsupported(DojoError):
     def __init__(self, name: str, refusals: Sequence[Refusal]) -> None:
         self.name, self.refusals = name, tuple(refusals)
         why = "; ".join(r.text for r in self.refusals[:20])
-        more = len(self.refusals) - 20
+        count, more = len(self.refusals), len(self.refusals) - 20
         super().__init__(
             "PD-O004",
-            f"{len(self.refusals)} nodes of {name} are not supported",
+            f"{number_of(count, 'nodes')} of {name} {'is' if count == 1 else 'are'} not supported",
             why=why + (f"; and {more} more" if more > 0 else ""),
             hint="`perfdojo-sdk optimize MODEL --list` prints all of them with their reasons",
         )
@@ -98,10 +100,14 @@ class Lowered:
     refusals: tuple[Refusal, ...]
     operators: Mapping[str, int] = field(default_factory=dict)
     """Operator -> its number of nodes in the model."""
+    named: Mapping[str, str] = field(default_factory=dict)
+    """Node -> its operator."""
     forms: Mapping[str, Form] = field(default_factory=dict)
     """The model's outputs, and the graph's that each consists of."""
     sources: Sources | None = None
     """For races with a peer, if they were asked for."""
+    needed: ValueNeeded | None = None
+    """Inputs whose values decide about shapes; the nodes that need them are among the refusals."""
 
     def outputs(self, found: Sequence[Array]) -> list[Any]:
         """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
@@ -122,20 +128,24 @@ def lower(
     peer: str = "",
     elsewhere: Mapping[str, str] | None = None,
     races: bool = False,
+    listed: bool = False,
 ) -> Lowered:
     """Lower a model. ``shapes``: of inputs, where the model leaves them open; ``known``: values of inputs on
     which shapes depend, which are constants then and stay inputs in the interface; ``folder``: of external
     data; ``lengths``: of inputs that are sequences, whose arrays are inputs ``name[k]``, None for an optional
     without a value; by default, ``shapes`` tell. ``peer``: runs nodes that are not supported, and those of
     ``elsewhere`` (node -> reason), as :attr:`Graph.foreign`. ``races``: keep what races need.
+    ``listed``: list nodes whose shapes depend on values that are not known.
 
     :class:`Malformed` when the model breaks the standard, :class:`ValueNeeded` when shapes depend on inputs
-    whose values are not known.
+    whose values are not known, and that is not to be ``listed``.
     """
     model, found = read_model(source)
     parts = Parts(model, peer) if peer else None
     walk = _Lowering(model, folder or found, shapes or {}, known or {}, lengths or {}, parts, elsewhere or {})
     found_graph = walk.run()
+    if found_graph.needed is not None and not listed:
+        raise found_graph.needed
     if not races or found_graph.graph is None:
         return found_graph
     names: dict[str, list[Any]] = {}
@@ -162,9 +172,14 @@ class _Lowering:
         self.lengths, self.parts, self.elsewhere = lengths, parts, elsewhere
         self.builder = Builder(model.graph.name or "model")
         self.refusals: list[Refusal] = []
+        self.needed: dict[str, frozenset[str]] = {}
+        """Node -> the inputs whose values decide about its shapes."""
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.opsets = {o.domain: o.version for o in model.opset_import}
         self.operators: dict[str, int] = {}
+        self.named: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+        """Count -> the node that makes arrays of that length, with its operator."""
         self.node, self.operator = "", ""
         self.edges: _Edges = {}
         self.depth = 0
@@ -186,12 +201,14 @@ class _Lowering:
             for node, operator, refused in self.parts.close(self.builder, edges):
                 self.refuse(node, operator, refused)
         if self.refusals:
-            return Lowered(None, tuple(self.refusals), self.operators)
+            inputs = frozenset[str]().union(*self.needed.values())
+            needed = ValueNeeded(inputs, list(self.needed)) if inputs else None
+            return Lowered(None, tuple(self.refusals), self.operators, self.named, needed=needed)
         missing = [o.name for o in graph.output if o.name not in outputs]
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
         arrays, forms = outputs_of(outputs)
-        return Lowered(self.builder.graph(arrays), (), self.operators, forms)
+        return Lowered(self.builder.graph(arrays), (), self.operators, self.named, forms)
 
     # -- inputs and constants
 
@@ -244,16 +261,20 @@ class _Lowering:
 
     def array_input(self, name: str, tensor: Any) -> Value:
         dtype = dtype_name(tensor.elem_type)
+        declared = sizes_of(tensor) if tensor.HasField("shape") else None
         if name in self.shapes:
             shape = tuple(self.shapes[name])
+            if declared is not None and not fits(shape, declared):
+                what = f"input {shown(name)} has the sizes {text_of(declared)}, not {text_of(shape)}"
+                raise Malformed(what, "a number in the file is fixed", "give sizes only where it has names")
         else:
-            if not tensor.HasField("shape"):
+            if declared is None:
                 raise Malformed(f"input {shown(name)} declares no shape", hint="give one: --input NAME=...")
-            names = [d.dim_param or "?" for d in tensor.shape.dim if not d.HasField("dim_value")]
+            names = [size for size in declared if isinstance(size, str)]
             if names:
                 what = f"input {shown(name)} has the open size {shown(names[0])}"
                 raise Malformed(what, hint="give its shape: --input NAME=DTYPE[SIZES]")
-            shape = tuple(d.dim_value for d in tensor.shape.dim)
+            shape = tuple(size for size in declared if isinstance(size, int))
         made = self.builder.input(name, shape, dtype)
         data = self.known.get(name)
         if data is None:
@@ -282,6 +303,7 @@ class _Lowering:
                 self.node, self.operator = shown(node.name or (node.output or [""])[0]), shown(node.op_type)
                 self.builder.origin = self.node
                 self.operators[self.operator] = self.operators.get(self.operator, 0) + 1
+                self.named.setdefault(self.node, self.operator)
             else:
                 self.expanded_nodes += 1
                 if self.expanded_nodes > MAX_EXPANDED:
@@ -298,6 +320,13 @@ class _Lowering:
                 if not outermost:
                     raise
                 results = self.without_kernels(node, edges, refused, checks)
+            except ValueNeeded as needed:
+                if not outermost:
+                    raise
+                self.builder.drop_checks(checks)
+                self.needed[f"{self.node} ({self.operator})"] = needed.inputs
+                self.refuse(self.node, self.operator, Refused(Reason.VALUES, needed.what))
+                results = [_REFUSED] * len(node.output)
             except Malformed as malformed:
                 if not outermost:
                     raise
@@ -364,17 +393,25 @@ class _Lowering:
     def made(self, rule: Rule, n: Operation) -> Sequence[Edge | None]:
         """The results of a rule. Operands as long as data says are seen whole by rules through which such a
         length passes; others refuse them."""
-        counted = any(isinstance(v, Value) and self.builder.count_of(v) for v in n.inputs)
+        counted = self.counts(n.inputs)
         length = passed(n) if counted else None
         if length is not None:
             n = n.with_inputs([self.builder.whole(v) if isinstance(v, Value) else v for v in n.inputs])
         elif counted and n.op not in CARRYING:
-            raise Refused(Reason.LENGTH, f"{n.op} reads an array whose size depends on data")
+            made = " and ".join(dict.fromkeys(self.sources.get(count, "a node") for count in sorted(counted)))
+            what = f"{n.op} reads an array whose size depends on data: on what {made} finds"
+            raise Refused(Reason.LENGTH, what)
         found = rule(n)
         edges = [found] if is_edge(found) else list(found)
         if length is None:
+            self.sources.update((count, f"{self.node} ({n.op})") for count in self.counts(edges) - counted)
             return edges
         return [self.builder.counted(v, *length) if isinstance(v, Value) else v for v in edges]
+
+    def counts(self, edges: Sequence[Edge | None]) -> set[str]:
+        """The numbers that say how long arrays are."""
+        found = (self.builder.count_of(v) for v in edges if isinstance(v, Value))
+        return {each[1].name for each in found if each is not None}
 
     @staticmethod
     def edge(edges: _Edges, name: str, node: Any) -> Edge | Unknown | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from perfdojo_sdk.frontends.onnx.reading import dtype_name
+from perfdojo_sdk.frontends.onnx.reading import dtype_name, shown
 from perfdojo_sdk.graph.refusals import Malformed, Refused
 
 #: The name of an open size that the model gives none.
@@ -34,7 +35,24 @@ def declared_sizes(model: Any) -> dict[str, tuple[int | str, ...]]:
         if value.name in constants or value.type.WhichOneof("value") != "tensor_type":
             continue
         if tensor.HasField("shape"):
-            found[value.name] = tuple(
-                d.dim_value if d.HasField("dim_value") else d.dim_param or UNNAMED for d in tensor.shape.dim
-            )
+            found[value.name] = sizes_of(tensor)
     return found
+
+
+def sizes_of(tensor: Any) -> tuple[int | str, ...]:
+    """The sizes in an array's type; open ones are names. Some exporters write -1 for those."""
+    return tuple(
+        d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or UNNAMED
+        for d in tensor.shape.dim
+    )
+
+
+def fits(given: Sequence[int | str], declared: Sequence[int | str]) -> bool:
+    """True if sizes differ from those that a model declares only where these are open."""
+    pairs = zip(given, declared, strict=False)
+    return len(given) == len(declared) and all(isinstance(d, str) or g == d for g, d in pairs)
+
+
+def text_of(sizes: Sequence[int | str]) -> str:
+    """Sizes for a message."""
+    return f"[{','.join(shown(str(size)) for size in sizes[:16])}]"

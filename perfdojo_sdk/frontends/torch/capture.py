@@ -6,6 +6,7 @@ ordinary operators: a tensor that is changed is another node from then on, and s
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +18,34 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 aten = torch.ops.aten
+
+
+#: Changes of a tensor's own shape -> the view that it is from then on.
+RESHAPING: Mapping[Any, Any] = {
+    aten.t_.default: aten.t.default,
+    aten.transpose_.default: aten.transpose.int,
+    aten.swapaxes_.default: aten.swapaxes.default,
+    aten.swapdims_.default: aten.swapdims.default,
+    aten.squeeze_.default: aten.squeeze.default,
+    aten.squeeze_.dim: aten.squeeze.dim,
+    aten.squeeze_.dims: aten.squeeze.dims,
+    aten.unsqueeze_.default: aten.unsqueeze.default,
+}
+#: Views that undo themselves, with the same arguments.
+TURNING = (
+    aten.transpose.int, aten.t.default, aten.swapaxes.default, aten.swapdims.default, aten.numpy_T.default,
+    aten.mT.default,
+)  # fmt: skip
+#: Operators that make several views, of parts along a dimension, which is their third argument.
+SPLITTING = (
+    "split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk", "tensor_split",
+)  # fmt: skip
+#: Views of all elements in their order.
+PLAIN = (
+    aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
+    aten.squeeze.default, aten.flatten.using_ints, aten.alias.default, aten.contiguous.default,
+    aten.unflatten.int, aten.view_as.default, aten.reshape_as.default, aten.detach.default,
+)  # fmt: skip
 
 
 class Unchangeable(Exception):
@@ -113,11 +142,15 @@ class _Functional:
         self.firsts: dict[Node, Any] = {}
         """Call -> its first argument, before any version."""
         self.made: set[Node] = set()
+        self.reshaped: dict[Node, Node] = {}
+        """Tensor whose shape was changed -> the view that stands for it from then on."""
 
     def run(self) -> None:
         for node in list(self.graph.nodes):
             if node in self.made:
                 continue
+            node.args = torch.fx.map_arg(node.args, self.shaped)
+            node.kwargs = torch.fx.map_arg(node.kwargs, self.shaped)
             first = node.args[0] if node.args else None
             if node.op == "call_function" and not _is_change(node):
                 self.note(node, first)
@@ -135,6 +168,26 @@ class _Functional:
         if share_memory(node, first):
             self.parents[node] = first
 
+    def shaped(self, node: Node) -> Node:
+        """The tensor in its shape of now."""
+        while node in self.reshaped:
+            node = self.reshaped[node]
+        return node
+
+    def reshape(self, node: Node, target: Node) -> None:
+        """Put a view in place of an operator that changes the shape of ``target`` itself."""
+        view = RESHAPING.get(node.target)
+        if view is None:
+            raise Unchangeable(f"{node.target} changes a shape in place")
+        if target.op in ("placeholder", "get_attr"):
+            raise Unchangeable("the shape of an input is changed in place")
+        made = self.add(view, (self.latest(target), *node.args[1:]), node.kwargs, node)
+        made.meta["val"] = node.meta["val"]  # over the memory of the target, in which changes are seen
+        self.firsts[made] = self.parents[made] = target
+        self.reshaped[target] = made
+        node.replace_all_uses_with(made)
+        self.graph.erase_node(node)
+
     def latest(self, node: Node) -> Node:
         """The version of a tensor that later nodes see."""
         return self.current.get(node, node)
@@ -150,7 +203,8 @@ class _Functional:
         if len(written) != 1 or written[0].name != schema.arguments[0].name or not isinstance(target, Node):
             raise Unchangeable(f"{node.target} changes other tensors than its first")
         if torch.Tag.inplace_view in node.target.tags:  # type: ignore[union-attr]
-            raise Unchangeable(f"{node.target} changes a shape in place")
+            self.reshape(node, target)
+            return
         if not share_memory(node, target):  # then views of the same memory are not known either
             raise Unchangeable(f"{node.target} changes memory that the trace does not follow")
         packet = getattr(aten, schema.name.partition("::")[2].rstrip("_"), None)
@@ -189,40 +243,67 @@ class _Functional:
         part = _part(view)
         if part is not None:
             return self.add(aten.slice.Tensor, (base, *part), {}, view)
+        place = _place(view)
+        if place is not None:
+            return self.add(aten.select.int, (base, *place), {}, view)
         if view.target is operator.getitem:
             raise Unchangeable("a change of a tensor that has views of several parts")
         return self.add(view.target, (base, *view.args[1:]), view.kwargs, view)
 
     def scattered(self, view: Node, base: Node, part: Node) -> Node:
         """``base`` with the elements that ``view`` shows replaced by ``part``."""
-        target, rest = view.target, view.args[1:]
+        target: Any = view.target
+        rest: Any = view.args[1:]
         piece = _part(view)
         if piece is not None:
             return self.add(aten.slice_scatter.default, (base, part, *piece), {}, base)
+        place = _place(view)
+        if place is not None:
+            return self.add(aten.select_scatter.default, (base, part, *place), {}, base)
+        sizes = [int(s) for s in base.meta["val"].shape]
+        if target in PLAIN or target == aten.expand.default and part.meta["val"].numel() == math.prod(sizes):
+            return self.add(aten.reshape.default, (part, sizes), {}, base)
         if view.kwargs:
             raise Unchangeable(f"a change through {target}")
         if target == aten.select.int:
             return self.add(aten.select_scatter.default, (base, part, *rest), {}, base)
         if target == aten.slice.Tensor:
             return self.add(aten.slice_scatter.default, (base, part, *rest), {}, base)
-        if target in (aten.transpose.int, aten.t.default, aten.swapaxes.default):
+        if target == aten.narrow.default:
+            dim, start, length = (int(number) for number in rest)
+            start += sizes[dim] if start < 0 else 0
+            return self.add(aten.slice_scatter.default, (base, part, dim, start, start + length), {}, base)
+        if target in TURNING:
             return self.add(target, (part, *rest), {}, base)
-        plain = (
-            aten.view.default, aten.reshape.default, aten.unsqueeze.default, aten.squeeze.dim,
-            aten.squeeze.default, aten.flatten.using_ints, aten.alias.default, aten.contiguous.default,
-        )  # fmt: skip
-        if target in plain:
-            return self.add(aten.reshape.default, (part, [int(s) for s in base.meta["val"].shape]), {}, base)
+        if target == aten.permute.default:
+            order = [int(dim) % len(sizes) for dim in rest[0]]
+            back = [order.index(dim) for dim in range(len(sizes))]
+            return self.add(target, (part, back), {}, base)
+        if target in (aten.movedim.int, aten.movedim.intlist):
+            return self.add(target, (part, rest[1], rest[0]), {}, base)
         raise Unchangeable(f"a change through {target}")
+
+
+def _name(source: Any) -> str:
+    """The name of the operator of a node, without its overload."""
+    target = source.target if isinstance(source, Node) else None
+    return target._schema.name.partition("::")[2] if isinstance(target, torch._ops.OpOverload) else ""
+
+
+def _place(view: Node) -> tuple[int, int] | None:
+    """Dimension and place of a tensor among those that ``unbind`` makes; None for another kind of view."""
+    source: Any = view.args[0]
+    if view.target is not operator.getitem or _name(source) != "unbind":
+        return None
+    dim: Any = source.args[1] if len(source.args) > 1 else source.kwargs.get("dim", 0)
+    place: Any = view.args[1]
+    return int(dim), int(place)
 
 
 def _part(view: Node) -> tuple[int, int, int] | None:
     """Dimension, start and end of a part of a tensor that is split; None for another kind of view."""
-    source = view.args[0]
-    if view.target is not operator.getitem or not isinstance(source, Node):
-        return None
-    name = source.target._schema.name if isinstance(source.target, torch._ops.OpOverload) else ""
-    if name.partition("::")[2] not in ("split", "split_with_sizes", "chunk", "unsafe_split", "unsafe_chunk"):
+    source: Any = view.args[0]
+    if view.target is not operator.getitem or _name(source) not in SPLITTING:
         return None
     place: Any = view.args[1]
     dim: Any = source.args[2] if len(source.args) > 2 else source.kwargs.get("dim", 0)

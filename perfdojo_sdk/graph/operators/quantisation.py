@@ -6,7 +6,8 @@ from perfdojo_sdk.core.dtypes import NARROW_DTYPES, integer_bounds
 from perfdojo_sdk.core.formats import FORMATS
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
-from perfdojo_sdk.graph.operators.elementwise import coded
+from perfdojo_sdk.graph.operators.elementwise import coded, mapped
+from perfdojo_sdk.graph.operators.reductions import reduce
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import axis_of, broadcast
 from perfdojo_sdk.graph.writer import Writer, computed_in, converted, is_float, levels
@@ -75,6 +76,25 @@ def quantise(
         number = f"i32(max(min(round({quotient}), {_BEYOND}), -{_BEYOND}))"
         k.nest(x.shape, f"{y(names)} = {_cut(number, k, zero, at, dtype)}")
     return k.done()[0]
+
+
+def quantise_by_range(b: Builder, x: Value) -> list[Value]:
+    """Floats as u8, with the scale and the zero point that their own range gives, 0 included. Of zeros
+    alone, or of numbers whose range divided by 255 is no number above 0, the scale is 1/255."""
+    axes = range(x.rank)
+    top = reduce(b, "reduce_max", x, axes, False, "max=")
+    bottom = reduce(b, "reduce_min", x, axes, False, "min=")
+
+    def share(most: str, least: str) -> str:
+        range_ = f"(max({most}, 0) - min({least}, 0)) / 255"
+        return f"select({range_} == 0, 1 / 255, {range_})"
+
+    def point(least: str, scale: str) -> str:
+        return f"u8(max(min(round(0 - min({least}, 0) / {scale}), 255), 0))"
+
+    scale = mapped(b, "range_scale", x.dtype, share, top, bottom)
+    zero = mapped(b, "range_zero", "u8", point, bottom, scale, raw=True)
+    return [quantise(b, x, scale, zero, 0, 0, "u8"), scale, zero]
 
 
 def _cut(number: str, k: Writer, zero: Value | None, places: list[str], dtype: str) -> str:

@@ -30,7 +30,7 @@ _FAMILIES = (
     recurrent, reductions, sampling, sequences, spectra, windows,
 )  # fmt: skip
 
-#: Operator -> its rule, for all versions of its schema in force from :data:`.lowering.FIRST_OPSET` on.
+#: Operator -> its rule, for all versions of its schema from :data:`.supported.EARLIER` on.
 RULES: Mapping[str, Rule] = {name: rule for family in _FAMILIES for name, rule in family.RULES.items()}
 
 #: Domain -> the rules of its operators, for domains beside the standard's.

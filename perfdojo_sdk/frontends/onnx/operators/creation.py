@@ -7,9 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import in_evaluation
 from perfdojo_sdk.frontends.onnx.reading import array_of, dtype_name
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import creation
+from perfdojo_sdk.graph.operators.elementwise import mapped
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 
 
@@ -52,17 +55,22 @@ def _one_hot(n: Operation) -> Value:
     [depth] = n.b.known_integers(n[1])
     if depth < 0:
         raise Malformed(f"OneHot of depth {depth}")
-    return creation.one_hot(n.b, n[0], depth, n[2], n.whole("axis"))
+    places = n[0]
+    if n.version < 11 and not places.dtype.startswith("u"):  # negative places do not count from the end
+        places = mapped(n.b, "places", places.dtype, lambda a: f"select({a} < 0, {depth}, {a})", places)
+    return creation.one_hot(n.b, places, depth, n[2], n.whole("axis"))
 
 
 def _dropout(n: Operation) -> Sequence[Value]:
     """The operand and a mask of ones, unless elements are to be dropped."""
+    in_evaluation(n)
     training, ratio = n.known(2), None
     if training is not None and bool(training.reshape(-1)[0]):
         ratio = n.known(1)
         if ratio is None or float(ratio.reshape(-1)[0]) != 0.0:
             raise Refused(Reason.RANDOM, "Dropout in training")
-    return [n[0], creation.fill(n.b, n[0].shape, np.ones(1, np.bool_))] if n.outputs > 1 else [n[0]]
+    mask = np.bool_ if n.version >= 10 else numpy_dtype(n[0].dtype)
+    return [n[0], creation.fill(n.b, n[0].shape, np.ones(1, mask))] if n.outputs > 1 else [n[0]]
 
 
 RULES: Mapping[str, Rule] = {

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import both, bound
 from perfdojo_sdk.frontends.onnx.reading import dtype_name
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
@@ -31,15 +32,15 @@ def _function(operation: str) -> Rule:
 
 
 def _binary(name: str, sign: str) -> Rule:
-    return lambda n: e.binary(n.b, name, lambda a, c: f"{a} {sign} {c}", n[0], n[1])
+    return lambda n: e.binary(n.b, name, lambda a, c: f"{a} {sign} {c}", *both(n))
 
 
 def _comparison(name: str, sign: str) -> Rule:
-    return lambda n: e.compare(n.b, name.lower(), sign, n[0], n[1])
+    return lambda n: e.compare(n.b, name.lower(), sign, *both(n))
 
 
 def _bits(name: str) -> Rule:
-    return lambda n: e.bitwise(n.b, name, n[0], n[1])
+    return lambda n: e.bitwise(n.b, name, *both(n))
 
 
 def _variadic(name: str, formula: Callable[[str, str], str], divided: bool = False) -> Rule:
@@ -47,6 +48,8 @@ def _variadic(name: str, formula: Callable[[str, str], str], divided: bool = Fal
 
 
 def _clip(n: Operation) -> Value:
+    if n.version < 11:
+        return e.clip(n.b, n[0], bound(n, "min"), bound(n, "max"))
     return e.clip(n.b, n[0], n.maybe(1), n.maybe(2))
 
 
@@ -69,7 +72,7 @@ def _bit_cast(n: Operation) -> Value:
 
 def _pow(n: Operation) -> Value:
     """x to the power of y, in the dtype of x."""
-    x, y = n[0], n[1]
+    x, y = both(n)
     if not is_float(x.dtype):
         return _power_of_integers(n)
     need("pow")
@@ -78,7 +81,7 @@ def _pow(n: Operation) -> Value:
 
 def _power_of_integers(n: Operation) -> Value:
     """Integers to a power: by repeated products, which wrap; to a power of floats, by way of f64."""
-    x, y = n[0], n[1]
+    x, y = both(n)
     if is_float(y.dtype):
         power = e.binary(
             n.b, "pow", lambda a, c: f"pow({a}, {c})", e.cast(n.b, x, "f64"), e.cast(n.b, y, "f64")
@@ -122,7 +125,7 @@ RULES: Mapping[str, Rule] = {
     "Not": lambda n: e.complement(n.b, n[0]),
     "BitwiseNot": lambda n: e.complement(n.b, n[0]),
     "BitShift": _bit_shift,
-    "Div": lambda n: e.divide(n.b, n[0], n[1]),
+    "Div": lambda n: e.divide(n.b, *both(n)),
     "Mod": lambda n: e.modulo(n.b, n[0], n[1], bool(n.whole("fmod"))),
     "Pow": _pow,
     "Max": _variadic("max", lambda a, c: f"max({a}, {c})"),

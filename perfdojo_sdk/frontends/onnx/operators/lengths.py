@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import bounds
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import lengths as s
 from perfdojo_sdk.graph.shapes import axes_of, axis_of
@@ -101,8 +102,9 @@ def _gather(n: Operation, axes: Mapping[int, int]) -> int | None:
 
 
 def _slice(n: Operation, axes: Mapping[int, int]) -> int | None:
-    given = n.known_ints(3)
-    along = range(len(n.b.known_integers(n[1]))) if given is None else [axis_of(a, n[0].rank) for a in given]
+    given = bounds(n)
+    axes_ = range(len(given.starts)) if given.axes is None else given.axes
+    along = [axis_of(a, n[0].rank) for a in axes_]
     return axes[0] if set(axes) == {0} and axes[0] not in along else None
 
 

@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from math import inf, prod
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import bound, bounds
 from perfdojo_sdk.graph.graph import Array, Shape, Value
 from perfdojo_sdk.graph.operators import movement as m
 from perfdojo_sdk.graph.operators.resizing import Resizing, resize
-from perfdojo_sdk.graph.refusals import Malformed
+from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import axes_of, axis_of, flattened
 
 
 def _reshape(n: Operation) -> Value:
     """A view; 0 keeps a size, -1 is whatever remains."""
-    x, wanted = n[0], list(n.b.known_integers(n[1]))
+    x = n[0]
+    wanted = n.ints("shape") if n.version < 5 else list(n.b.known_integers(n[1]))
     if not n.whole("allowzero", 0):
         if any(size == 0 and k >= x.rank for k, size in enumerate(wanted)):
             raise Malformed(f"Reshape of {x.text} to {wanted} keeps a size that is not there")
@@ -60,8 +62,8 @@ def _transpose(n: Operation) -> Value:
 
 
 def _slice(n: Operation) -> Value:
-    starts, ends = n.b.known_integers(n[1]), n.b.known_integers(n[2])
-    return m.slice_(n.b, n[0], starts, ends, n.known_ints(3), n.known_ints(4))
+    given = bounds(n)
+    return m.slice_(n.b, n[0], given.starts, given.ends, given.axes, given.steps)
 
 
 def _split(n: Operation) -> Sequence[Value]:
@@ -79,7 +81,8 @@ def _split(n: Operation) -> Sequence[Value]:
 
 
 def _pad(n: Operation) -> Value:
-    x, pads = n[0], list(n.b.known_integers(n[1]))
+    x, older = n[0], n.version < 11
+    pads = n.ints("pads") if older else list(n.b.known_integers(n[1]))
     given = n.known_ints(3)
     axes = list(range(x.rank)) if given is None else [axis_of(a, x.rank) for a in given]
     if len(pads) != 2 * len(axes) or len(set(axes)) < len(axes):
@@ -89,7 +92,7 @@ def _pad(n: Operation) -> Value:
         begins[axis], ends[axis] = pads[k], pads[len(axes) + k]
     mode = n.text("mode")
     if mode == "constant":
-        return m.pad_constant(n.b, x, begins, ends, n.maybe(2))
+        return m.pad_constant(n.b, x, begins, ends, bound(n, "value") if older else n.maybe(2))
     return m.pad(n.b, x, begins, ends, mode)
 
 
@@ -129,6 +132,8 @@ def _tile(n: Operation) -> Value:
 
 
 def _resize(n: Operation) -> Value:
+    if n.version < 11:
+        return _upsample(n)
     x = n[0]
     axes = [axis_of(a, x.rank) for a in n.ints("axes")] if n.has("axes") else list(range(x.rank))
     how = Resizing(
@@ -188,9 +193,14 @@ def _scales(
 
 
 def _upsample(n: Operation) -> Value:
-    scales = _finite(n.b.known(n[1]))
+    """Places along an axis are divided by its scale; the nearest is the one before. Smaller images by any
+    scale have no such rule in the standard, and systems differ."""
+    older = n.op == "Upsample" and n.version < 9
+    scales = n.reals("scales") if older else _finite(n.b.known(n[1]))
     if len(scales) != n[0].rank:
         raise Malformed(f"{len(scales)} scales for {n[0].text}")
+    if n.text("mode") == "nearest" and any(s < 1 and not float(1 / s).is_integer() for s in scales):
+        raise Refused(Reason.CHOICE, f"{n.op} of version {n.version} by {min(scales):.3g}")
     how = Resizing(mode=n.text("mode"), coordinates="asymmetric", nearest="floor")
     sizes = [int(size * scale) for size, scale in zip(n[0].shape, scales, strict=True)]
     return resize(n.b, n[0], range(n[0].rank), scales, sizes, how)

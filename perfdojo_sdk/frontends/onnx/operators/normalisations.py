@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import along_axis, in_evaluation
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import losses
 from perfdojo_sdk.graph.operators import normalisations as s
@@ -13,6 +14,11 @@ from perfdojo_sdk.graph.writer import computed_in
 
 
 def _batch_norm(n: Operation) -> Value | Sequence[Value]:
+    in_evaluation(n)
+    if n.version < 14 and any(n.wants(k) for k in range(1, 5)):
+        raise Refused(Reason.CHOICE, f"BatchNormalization of version {n.version} in training")
+    if not n.whole("spatial", 1):
+        raise Refused(Reason.CHOICE, "BatchNormalization of each element by itself")
     if n.whole("training_mode", 0):
         return s.batch_norm_training(n.b, n[0], n[1], n[2], n[3], n[4], n.real("epsilon"), n.real("momentum"))
     return s.batch_norm(n.b, n[0], n[1], n[2], n[3], n[4], n.real("epsilon"))
@@ -42,6 +48,10 @@ def _group_norm(n: Operation) -> Value:
     return s.group_norm(n.b, n[0], n[1], n[2], n.whole("num_groups"), n.real("epsilon"))
 
 
+def _softmax(logarithm: bool) -> Rule:
+    return lambda n: along_axis(n, lambda x, axis: s.softmax(n.b, x, axis, logarithm))
+
+
 def _ignored(n: Operation) -> int | None:
     return n.whole("ignore_index") if n.has("ignore_index") else None
 
@@ -64,8 +74,8 @@ RULES: Mapping[str, Rule] = {
     "RMSNormalization": _rms_norm,
     "LpNormalization": lambda n: s.lp_norm(n.b, n[0], n.whole("axis"), n.whole("p")),
     "LRN": lambda n: s.lrn(n.b, n[0], n.whole("size"), n.real("alpha"), n.real("beta"), n.real("bias")),
-    "Softmax": lambda n: s.softmax(n.b, n[0], n.whole("axis"), logarithm=False),
-    "LogSoftmax": lambda n: s.softmax(n.b, n[0], n.whole("axis"), logarithm=True),
+    "Softmax": _softmax(logarithm=False),
+    "LogSoftmax": _softmax(logarithm=True),
     "NegativeLogLikelihoodLoss": _nll,
     "SoftmaxCrossEntropyLoss": _cross_entropy,
 }

@@ -67,6 +67,7 @@ def _qlinear_conv(n: Operation) -> Value:
 
 
 RULES: Mapping[str, Rule] = {
+    "DynamicQuantizeLinear": lambda n: q.quantise_by_range(n.b, n[0]),
     "QuantizeLinear": _quantise,
     "DequantizeLinear": _dequantise,
     "MatMulInteger": _matmul_integer,

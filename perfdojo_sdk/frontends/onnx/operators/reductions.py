@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from perfdojo_sdk.frontends.onnx.operation import Operation, Rule
+from perfdojo_sdk.frontends.onnx.operators.older import along_axis
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import reductions as r
 from perfdojo_sdk.graph.writer import is_float
@@ -46,7 +47,7 @@ def _of_sum(name: str, function: str, term: Callable[[str], str] = lambda a: a) 
 
 def _arg(largest: bool) -> Rule:
     def rule(n: Operation) -> Value:
-        last = bool(n.whole("select_last_index"))
+        last = bool(n.whole("select_last_index", 0))
         return r.arg_extremum(n.b, n[0], n.whole("axis"), bool(n.whole("keepdims")), largest, last)
 
     return rule
@@ -83,6 +84,6 @@ RULES: Mapping[str, Rule] = {
     "ArgMin": _arg(largest=False),
     "CumSum": _running("+="),
     "CumProd": _running("*="),
-    "Hardmax": lambda n: r.hardmax(n.b, n[0], n.whole("axis")),
+    "Hardmax": lambda n: along_axis(n, lambda x, axis: r.hardmax(n.b, x, axis)),
     "MeanVarianceNormalization": _mvn,
 }

@@ -35,8 +35,8 @@ def _stft(n: Operation) -> Value:
 
 
 def _top_k(n: Operation) -> Sequence[Value]:
-    [count] = n.b.known_integers(n[1])
-    return top_k(n.b, n[0], count, n.whole("axis"), bool(n.whole("largest")))
+    [count] = [n.whole("k")] if n.version < 10 else n.b.known_integers(n[1])
+    return top_k(n.b, n[0], count, n.whole("axis"), bool(n.whole("largest", 1)))
 
 
 RULES: Mapping[str, Rule] = {"DFT": _dft, "STFT": _stft, "TopK": _top_k}

@@ -47,7 +47,7 @@ def _axes(n: Operation) -> tuple[windows.Axis, ...]:
 
 
 def _max_pool(n: Operation) -> Sequence[Value]:
-    return pooling.max_pool(n.b, n[0], _axes(n), n.wants(1), bool(n.whole("storage_order")))
+    return pooling.max_pool(n.b, n[0], _axes(n), n.wants(1), bool(n.whole("storage_order", 0)))
 
 
 RULES: Mapping[str, Rule] = {
