@@ -11,8 +11,8 @@ from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
+from perfdojo_sdk.verify.drawing import PASSING
 from perfdojo_sdk.verify.independent_rows import outermost_rows
-from perfdojo_sdk.verify.inputs import PASSING
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
