@@ -31,7 +31,8 @@ library: .venv/ready
 test: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	@# A file's tests run in one process: they share fixtures, plugins, compiled references and much else.
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 test-core: .venv/ready-dev

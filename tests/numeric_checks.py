@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-from numeric_kernels import RUNNER, program
+from numeric_kernels import RUNNER, SHARED, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.program import Program
@@ -76,16 +76,17 @@ def check(
     forks: bool = True,
 ) -> NumericReport:
     """Leg 2's opinion of a hand-written kernel; with ``forks`` as a fuzz run asks for it."""
-    return verify_numeric(
-        program(original),
-        program(transformed or original),
-        compiled(original, body, flags),
-        replace(RUNNER, forks=forks),
-        ACCURACY,
-        CORE_DIALECT,
-        threads=(1,),
-        forks=forks,
-    )
+    with SHARED.by(original):
+        return verify_numeric(
+            program(original),
+            program(transformed or original),
+            compiled(original, body, flags),
+            replace(RUNNER, forks=forks),
+            ACCURACY,
+            CORE_DIALECT,
+            threads=(1,),
+            forks=forks,
+        )
 
 
 def run_reference(kind: str, text: str, inputs: Mapping[str, Array], **options: object) -> dict[str, Array]:

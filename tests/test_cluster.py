@@ -32,9 +32,6 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.candidates import Candidate
 from perfdojo_sdk.store.database import Records
 
-# One cluster for all: its start takes most of the time.
-pytestmark = pytest.mark.xdist_group("cluster")
-
 TOKEN = "0123456789abcdef0123456789abcdef"
 
 

@@ -9,8 +9,9 @@ from numeric_kernels import ALL, DOWN, MATMUL, RELU, SHIFTED, SOFTMAX, program, 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.verify.characters import ALIKE, CHARACTERS
 from perfdojo_sdk.verify.coverage import SCALINGS, spread
+from perfdojo_sdk.verify.drawing import PASSING
 from perfdojo_sdk.verify.groups import Groups, kept_dimensions
-from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, PASSING, classes, draw, draw_sets, drawings
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, classes, draw, draw_sets, drawings
 from perfdojo_sdk.verify.zeros import signed_outputs, undivided
 
 

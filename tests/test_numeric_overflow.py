@@ -11,8 +11,8 @@ from numeric_kernels import look, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest
+from perfdojo_sdk.verify.drawing import PASSING
 from perfdojo_sdk.verify.independent_rows import outermost_rows
-from perfdojo_sdk.verify.inputs import PASSING
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, _near, judge
 from perfdojo_sdk.verify.reference_c import (
     BETWEEN,
@@ -102,7 +102,6 @@ def test_convolutions_with_bias_and_relu_verify() -> None:
     assert report.ok, report.problem
 
 
-@pytest.mark.parametrize("name", ["relu", "sigmoid", "silu"])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -111,6 +110,7 @@ def test_convolutions_with_bias_and_relu_verify() -> None:
         pytest.param({"turn": "if (s > 1e4f) s = -s;"}, id="sign"),
     ],
 )
+@pytest.mark.parametrize("name", ["relu", "sigmoid", "silu"])
 def test_wrong_sums_with_an_epilogue_fail(name: str, fault: Mapping[str, str]) -> None:
     report = look(linear(name), linear_c(name, **fault))
     assert not report.ok

@@ -110,7 +110,9 @@ def test_as_many_levels_make_a_row_as_it_takes() -> None:
     "text",
     [
         pytest.param(TRANSPOSED.replace("t[{0},{2},{1}]", "t[{0},{1}//2,{2}//3]"), id="not alone"),
-        pytest.param(TRANSPOSED.replace("4 6 6 y", "4 6 6 t[{0},{1},{2}] += t[{0},{2},{1}]\n4 6 6 y"), id="both ways"),
+        pytest.param(
+            TRANSPOSED.replace("4 6 6 y", "4 6 6 t[{0},{1},{2}] += t[{0},{2},{1}]\n4 6 6 y"), id="both ways"
+        ),
         pytest.param(
             TRANSPOSED.replace("4 6 6 y[{0},{1},{2}] = t[{0},{2},{1}]", "4 3 12 y[{0},{1}*2,{2}//2] = 1"),
             id="other sizes",

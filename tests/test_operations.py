@@ -36,7 +36,7 @@ from perfdojo_sdk.measure.roofline import roofline
 from perfdojo_sdk.search.features import named_features
 from perfdojo_sdk.testing.estimate import AnalyticMachine
 from perfdojo_sdk.verify.exact import verify_exact
-from perfdojo_sdk.verify.inputs import integer_range
+from perfdojo_sdk.verify.exact_integers import integer_range
 from perfdojo_sdk.verify.models import RandomModel
 from perfdojo_sdk.verify.reference_c import BOUNDED, OUTCOMES, WIDE, reference
 

@@ -171,6 +171,85 @@ def test_order_of_different_accumulations_counts_even_when_reassociating() -> No
     assert refuted(check(before, other, kind=Kind.REASSOCIATES), "accumulates another way")
 
 
+MIXED = "x f32 [8,4] heap\nz f32 [8] heap\ny f32 [2] heap\nt f32 [1] heap\np f32 [4] heap"
+IN_TURN = "t[0] = 0\n8 t[0] max= z[{0}]\n8 4 t[0] min= x[{0},{1}]\n2 y[{0}] = t[0]"
+START, TERMS, COMBINE = "4 p[{0}] = inf", "8 4 p[{1}] min= x[{0},{1}]", "4 t[0] min= p[{0}]"
+MAXIMUM = "8 t[0] max= z[{0}]"
+PART_OF = {
+    "t[0] = 0": "c0",
+    MAXIMUM: "c1 {0}",
+    START: "start",
+    TERMS: "c2 {0} {1}",
+    COMBINE: "combine",
+    COMBINE.replace("4 ", "2 "): "combine",
+    COMBINE.replace("4 ", "2 ").replace("{0}", "{0}+2"): "combine",
+    "2 y[{0}] = t[0]": "c3 {0}",
+}
+
+
+@pytest.mark.parametrize("first", [0, 1, 2, 3])
+def test_partial_results_are_placed_by_their_combination(first: int) -> None:
+    """The other kind of accumulation may be anywhere, also among the terms, as long as it comes before the
+    first combination."""
+    lines = [START, TERMS]
+    lines.insert(min(first, 2), MAXIMUM)
+    lines = ["t[0] = 0", *lines, COMBINE] if first < 3 else [START, "t[0] = 0", TERMS, MAXIMUM, COMBINE]
+    lines.append("2 y[{0}] = t[0]")
+    before, after = kernel(MIXED, IN_TURN), kernel(MIXED, "\n".join(lines))
+    assert proved(check(before, after, *(PART_OF[line] for line in lines), kind=Kind.REASSOCIATES))
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_no_partial_result_is_combined_too_early(late: int) -> None:
+    two = COMBINE.replace("4 ", "2 ")
+    combinations = [two, MAXIMUM, two.replace("{0}", "{0}+2")] if late else [COMBINE, MAXIMUM]
+    lines = ["t[0] = 0", START, TERMS, *combinations, "2 y[{0}] = t[0]"]
+    before, after = kernel(MIXED, IN_TURN), kernel(MIXED, "\n".join(lines))
+    report = check(before, after, *(PART_OF[line] for line in lines), kind=Kind.REASSOCIATES)
+    assert refuted(report, "adds onto t[0]")
+
+
+def test_partial_results_do_not_outlive_the_other_kind_of_accumulation() -> None:
+    """Each iteration takes the maximum between its terms and those of the next."""
+    before = kernel(MIXED, "t[0] = 0\n8\n| t[0] max= z[{0}]\n| 4 t[0] min= x[{0},{1}]\n2 y[{0}] = t[0]")
+    origins = ("c0", "c1 {0}", "start", "c2 {0} {1}", "combine", "c3 {0}")
+    each = """t[0] = 0\n8\n| t[0] max= z[{0}]\n| 4 p[{1}] = inf\n| 4 p[{1}] min= x[{0},{1}]
+| 4 t[0] min= p[{1}]\n2 y[{0}] = t[0]"""
+    assert proved(check(before, kernel(MIXED, each), *origins, kind=Kind.REASSOCIATES))
+    end = """t[0] = 0\n4 p[{0}] = inf\n8\n| t[0] max= z[{0}]\n| 4 p[{1}] min= x[{0},{1}]
+4 t[0] min= p[{0}]\n2 y[{0}] = t[0]"""
+    origins = ("c0", "start", "c1 {0}", "c2 {0} {1}", "combine", "c3 {0}")
+    assert refuted(check(before, kernel(MIXED, end), *origins, kind=Kind.REASSOCIATES), "adds onto t[0]")
+
+
+def test_a_partial_result_of_two_cells_is_in_place_in_both() -> None:
+    names = MIXED + "\nu f32 [1] heap\nq f32 [1] heap"
+    before = kernel(names, IN_TURN.replace("2 y[{0}] = t[0]", "y[0] = t[0]\ny[1] = t[0]"))
+    parts = "t[0] = 0\nu[0] = t[0]\nq[0] = -inf\n8 q[0] max= z[{0}]\n" + f"{START}\n{TERMS}\n"
+    right, wrong = (
+        "{0}[0] max= q[0]\n4 {0}[0] min= p[{{0}}]\n",
+        "4 {0}[0] min= p[{{0}}]\n{0}[0] max= q[0]\n",
+    )
+    origins = ("c0", "definition", "start", "c1 {0}", "start", "c2 {0} {1}", *("combine",) * 4, "c3", "c4")
+    for one, other in ((right, right), (right, wrong), (wrong, right)):
+        text = parts + one.format("t") + other.format("u") + "y[0] = t[0]\ny[1] = u[0]"
+        report = check(before, kernel(names, text), *origins, kind=Kind.REASSOCIATES)
+        assert proved(report) if one == other else refuted(report)
+
+
+def test_terms_are_followed_through_a_copy_though_lanes_meet() -> None:
+    """Lanes that accumulate into one cell are compared as sets of terms; so is what comes after them."""
+    names = "x f32 [8] heap\nz f32 [8] heap\ny f32 [1] heap\np f32 [1] heap"
+    lanes, copied = "8:v y[0] min= x[{0}]", "p[0] = y[0]\n8 p[0] += z[{0}]\ny[0] = p[0]"
+    before = kernel(names, f"y[0] = 0\n{lanes}\n8 y[0] += z[{{0}}]")
+    staged = ("definition", "c2 {0}", "definition")
+    after = kernel(names, f"y[0] = 0\n{lanes}\n{copied}")
+    assert proved(check(before, after, "c0", "c1 {0}", *staged))
+    early = kernel(names, f"y[0] = 0\n{copied}\n{lanes}")
+    assert refuted(check(before, early, "c0", *staged, "c1 {0}"), "output y")
+    assert refuted(check(before, early, "c0", *staged, "c1 {0}", kind=Kind.REASSOCIATES), "adds onto y[0]")
+
+
 # -- staging -----------------------------------------------------------------------------------------
 
 DOUBLE = kernel(STAGED.replace("b f32 [4,8] heap\n", ""), "4 8 y[{0},{1}] = x[{0},{1}] * 2")

@@ -8,8 +8,9 @@ from numeric_checks import ACCURACY, SOFTMAX, SOFTMAX_LOOP, check, compiled, run
 from numeric_kernels import RUNNER, program
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT
+from perfdojo_sdk.verify.exact_integers import EXACT_INTEGERS, integer_range
 from perfdojo_sdk.verify.independent_rows import outermost_rows
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, FLOAT_CLASSES, draw, integer_range
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, draw
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 from perfdojo_sdk.verify.reference_c import BOUNDED, ROWS, WIDE
 

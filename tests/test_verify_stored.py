@@ -14,7 +14,8 @@ from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.verify import references
-from perfdojo_sdk.verify.inputs import FLOAT_CLASSES, integer_range
+from perfdojo_sdk.verify.exact_integers import integer_range
+from perfdojo_sdk.verify.inputs import FLOAT_CLASSES
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
 
 RUNNER = NativeRunner(("-O2",))

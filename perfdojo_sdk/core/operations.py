@@ -5,8 +5,8 @@ name. Nothing else lists operations by name, so a new one is a row here and a ro
 
 The domains: IEEE floats and wrapping integers (``domains.py``), intervals (``magnitudes.py``), the random
 models of leg 1 (``verify/models.py`` and ``verify/modular_vm.py``), magnitudes of small integers
-(``verify/inputs.py``), and the wider floats with error bounds of leg 2 (``verify/reference_c.py``), which are
-programs in C, so that a row has its value in C as well. Leg 3 compares operations by name alone.
+(``verify/exact_integers.py``), and the wider floats with error bounds of leg 2 (``verify/reference_c.py``),
+which are programs in C, so that a row has its value in C as well. Leg 3 compares operations by name alone.
 """
 
 from __future__ import annotations

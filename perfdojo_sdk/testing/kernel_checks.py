@@ -20,7 +20,7 @@ from perfdojo_sdk.hookspecs.types import Failure, KernelSource
 from perfdojo_sdk.kernels.selection import array_specs
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.testing.context import SYMBOL, Context
-from perfdojo_sdk.verify.inputs import integer_range
+from perfdojo_sdk.verify.exact_integers import integer_range
 from perfdojo_sdk.verify.numeric import verify_numeric
 
 #: Most kernels that are compiled as one.

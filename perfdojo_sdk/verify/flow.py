@@ -199,6 +199,11 @@ class Flow:
         found = (self._last if mode == "last" else self._terms).get(reader)
         return self.session.map() if found is None else found
 
+    def before(self, reader: str) -> isl.UnionMap:
+        """The terms that an accumulation adds onto, whether or not another kind meets it here."""
+        found = self._terms_before.get(reader)
+        return self.session.map() if found is None else found
+
     @cached_property
     def unwritten(self) -> isl.UnionSet:
         """The reads that no write in this flow precedes."""
@@ -228,6 +233,13 @@ class Flow:
         # The value that an accumulation adds onto matters only if accumulations of two kinds meet.
         sinks = self._accesses("read", "own") if len(self.operations) > 1 else self._accesses("read")
         return by_reader(self._seen_by(sinks, self._accesses("write"), self._accesses("add")))
+
+    @cached_property
+    def _terms_before(self) -> Mapping[str, isl.UnionMap]:
+        if self.chooses or len(self.operations) > 1:
+            return self._terms
+        own = self._accesses("own")
+        return by_reader(self._seen_by(own, self._accesses("write"), self._accesses("add")))
 
     @cached_property
     def _ordered(self) -> isl.UnionMap:

@@ -287,6 +287,11 @@ class ProgramSets:
         relation = self.session.affine(reader, domain.depth, target, forms)
         return self.session.map([relation.intersect_domain(self.session.instances(reader, domain))])
 
+    def before(self, accumulation: str) -> isl.UnionMap:
+        """The terms that an accumulation (a name) adds onto."""
+        through = self.flows_of[f"{accumulation}_t"]
+        return unite(self.session.map(), (each.before(f"{accumulation}_t") for each in through))
+
     def reader_text(self, reader: str) -> str:
         """The access behind a reader's name, for messages."""
         if reader.startswith("F_"):

@@ -16,8 +16,9 @@ from perfdojo_sdk.core.dtypes import CODED_DTYPES
 from perfdojo_sdk.core.formats import zeros_of
 from perfdojo_sdk.hookspecs.types import Failure, Measurement
 from perfdojo_sdk.measure.kernel_calls import numbers
+from perfdojo_sdk.verify.drawing import INTEGERS, PASSING
+from perfdojo_sdk.verify.exact_integers import EXACT_INTEGERS
 from perfdojo_sdk.verify.groups import Array
-from perfdojo_sdk.verify.inputs import EXACT_INTEGERS, INTEGERS, PASSING
 from perfdojo_sdk.verify.reference_c import BETWEEN, MINUS, NO_NUMBER, PLUS
 
 

@@ -29,16 +29,10 @@ from perfdojo_sdk.hookspecs.types import (
 )
 from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
 from perfdojo_sdk.measure.shared_arrays import shared_array
+from perfdojo_sdk.verify.drawing import INTEGERS
+from perfdojo_sdk.verify.exact_integers import integer_range
 from perfdojo_sdk.verify.groups import Array
-from perfdojo_sdk.verify.inputs import (
-    INTEGERS,
-    classes,
-    draw,
-    draw_sets,
-    drawings,
-    integer_range,
-    sets_of,
-)
+from perfdojo_sdk.verify.inputs import classes, draw, draw_sets, drawings, sets_of
 from perfdojo_sdk.verify.judgement import ClassResult, judge
 from perfdojo_sdk.verify.references import References
 from perfdojo_sdk.verify.runs import AtOnce, start_runs

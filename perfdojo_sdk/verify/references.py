@@ -110,9 +110,9 @@ class References:
         whole = not sliced or (many and self.instances <= WHOLE_INSTANCES)
         value_rows = self.choose_rows(_VALUE_INSTANCES if many else _ROW_INSTANCES) if sliced else None
         bound_rows = None if whole else value_rows
-        # OUTCOMES costs twice as much memory and time as BOUNDED, and far more where the bound of a recurrence
-        # grows until numbers may be anything; but products of many factors need it, as another order of them
-        # may overflow.
+        # OUTCOMES costs twice as much memory and time as BOUNDED, and far more where a recurrence's bound
+        # grows until numbers may be anything; but products of many factors need it, as another order of
+        # them may overflow.
         plain = not self.small and not multiplies(self.transformed)
         bound_kind = BOUNDED if plain and (whole or first) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)

@@ -6,7 +6,7 @@ what remains are instances of old statements, input cells and integers.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from typing import NamedTuple, NoReturn
 
@@ -29,6 +29,7 @@ from perfdojo_sdk.verify.instances import ProgramSets, StatementDomain
 from perfdojo_sdk.verify.sets import (
     Domain,
     Refuted,
+    by_reader,
     coordinates,
     form,
     isl,
@@ -197,7 +198,10 @@ class Tracer:
         return self._seen[reader]
 
     def _look(self, reader: str, without: Collection[Flow] = ()) -> isl.UnionMap:
-        direct = self.new.seen(reader, self.mode, without)
+        return self._through(self.new.seen(reader, self.mode, without))
+
+    def _through(self, direct: isl.UnionMap) -> isl.UnionMap:
+        """The same relation with conduits looked through."""
         names = writers(direct)
         if not names & (self.conduits | self.corrections):
             return direct
@@ -264,7 +268,12 @@ class Tracer:
 
     def compare_mixed(self) -> None:
         """Compare the order of different accumulations (+= and max=) on a cell, which matters, unlike that
-        of equal ones."""
+        of equal ones.
+
+        A term of a partial result takes its place where the result is combined, and also where it stands
+        itself, in case that others than the combination read it. Readers see the same terms as before, so
+        their values are the same if nothing stands before a term in any place that did not before the move.
+        """
         pairs = ((name, piece) for name, pieces in self.origins.instances.items() for piece in pieces)
         for name, piece in pairs:
             place, old = self.new.by_name[name], self.old.places[piece.origin.statement].name
@@ -272,9 +281,32 @@ class Tracer:
             if not any(flow and len(flow.operations) > 1 for flow in flows):
                 continue
             mine = place.statement.accumulate
-            found = other_operations(self.new, self.seen(f"{name}_t"), mine)
-            known = other_operations(self.old, self.old.seen(f"{old}_t", self.mode), mine)
+            found = self._others_before(name, mine).union(self._others_before_parts(name, mine))
+            known = other_operations(self.old, self.old.before(old), mine)
             self.equal(f"{old}_t", f"{name}_t", found, known)
+
+    def _others_before(self, name: str, mine: str | None) -> isl.UnionMap:
+        """An accumulation, as a reader -> those of other kinds before it on its cell."""
+        return other_operations(self.new, self._through(self.new.before(name)), mine)
+
+    def _others_before_parts(self, name: str, mine: str | None) -> isl.UnionMap:
+        """An accumulation, as a reader -> those of other kinds before the combinations of its term."""
+        found = self.session.map()
+        if self.new.choices(name):
+            return found  # the order of such writes is kept as it is: compare_choices
+        term = self.enter(f"{name}_t")
+        for combine in sorted(self.combines & self._passed_by.keys()):
+            parts = with_writers(self._passed_by[combine], {name})
+            if not parts.is_empty():
+                onto = parts.reverse().apply_range(self.enter(f"{combine}_t"))
+                others = onto.apply_range(self._others_before(combine, mine))
+                found = found.union(term.reverse().apply_range(others))
+        return found
+
+    @cached_property
+    def _passed_by(self) -> Mapping[str, isl.UnionMap]:
+        """Name of a conduit -> what it passes on."""
+        return by_reader(self.passed)
 
     def _untouched(self, reader: str) -> frozenset[Flow] | None:
         """The reader's flows that are the same objects in both programs, of the same statements, and so show

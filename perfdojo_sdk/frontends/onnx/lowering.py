@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-from onnx import defs, helper
 
 from perfdojo_sdk.core.errors import DojoError, ProgramError
 from perfdojo_sdk.core.words import number_of
@@ -45,16 +44,25 @@ from perfdojo_sdk.frontends.onnx.reading import (
     read_model,
     shown,
 )
+from perfdojo_sdk.frontends.onnx.schemas import (
+    STANDARD,
+    attributes_of,
+    body_of,
+    defaults_of,
+    is_function,
+    opset_of,
+    schema_of,
+    uses_in,
+    value_of,
+)
 from perfdojo_sdk.frontends.onnx.sizes import fits, sizes_of, text_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
-from perfdojo_sdk.frontends.onnx.types import element_type
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import where
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 
-STANDARD = ("", "ai.onnx")
 #: Operators that hand on values as they are, however long.
 CARRYING = ("Identity", "SequenceConstruct", "SequenceInsert", "Optional", "OptionalGetElement")
 CONTROLS = ("If", "Loop", "Scan", "SequenceMap")
@@ -188,7 +196,7 @@ class _Lowering:
     def run(self) -> Lowered:
         graph = self.model.graph
         edges = self.edges = self.interface(graph)
-        self.body(graph.node, edges, self.opsets, _uses(graph))
+        self.body(graph.node, edges, self.opsets, uses_in(graph))
         outputs: dict[str, Edge] = {}
         for output in graph.output:
             found = edges.get(output.name)
@@ -365,7 +373,7 @@ class _Lowering:
     ) -> Sequence[Edge | Unknown | None]:
         """The values of a node's outputs."""
         found = [self.edge(edges, name, node) for name in node.input]
-        given = _attributes(node, attributes or {})
+        given = attributes_of(node, attributes or {})
         rule, version = self.rule(node, opsets)
         controls = version and node.op_type in CONTROLS
         operands = [value for value in found if not isinstance(value, Unknown)]
@@ -382,7 +390,7 @@ class _Lowering:
         if rule is not None:
             wanted = [bool(name) and bool(uses.get(name)) for name in node.output]
             operation = Operation(
-                self.builder, node.op_type, version, operands, {**_defaults(node, opsets), **given}, wanted
+                self.builder, node.op_type, version, operands, {**defaults_of(node, opsets), **given}, wanted
             )
             try:
                 return self.made(rule, operation)
@@ -427,12 +435,12 @@ class _Lowering:
         if node.domain not in STANDARD:
             return self.other_rule(node, opsets)
         opset = opset_of(opsets, "")
-        schema = _schema(node.op_type, opset)
+        schema = schema_of(node.op_type, opset)
         if schema is None:
             raise Refused(Reason.OPERATOR, f"version {opset} of the standard has no {shown(node.op_type)}")
-        if node.op_type not in (*RULES, *CONTROLS) and not _is_function(schema):
+        if node.op_type not in (*RULES, *CONTROLS) and not is_function(schema):
             raise _without_rule(node.op_type)
-        least = _schema(node.op_type, FIRST_OPSET)
+        least = schema_of(node.op_type, FIRST_OPSET)
         first = EARLIER.get(node.op_type) or (least.since_version if least is not None else 0)
         if schema.since_version < first:
             what = f"{node.op_type} of version {schema.since_version}"
@@ -443,9 +451,9 @@ class _Lowering:
     def other_rule(node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:
         """The rule for an operator of another domain, and its version."""
         rules, version = OTHERS.get(node.domain), opsets.get(node.domain, 1)
-        schema = None if rules is None else _schema(node.op_type, version, node.domain)
+        schema = None if rules is None else schema_of(node.op_type, version, node.domain)
         rule = None if rules is None else rules.get(node.op_type)
-        if rule is None and not (schema is not None and _is_function(schema)):
+        if rule is None and not (schema is not None and is_function(schema)):
             name = f"{shown(node.domain)}.{shown(node.op_type)}"
             raise Refused(Reason.OPERATOR, f"{name} is not supported")
         return rule, version if schema is None else schema.since_version
@@ -460,17 +468,17 @@ class _Lowering:
             raise Malformed("functions are called more than 64 deep", "one of them may call itself")
         function = self.functions.get((node.domain, node.op_type))
         if function is None:
-            function = _body_of(node, opset_of(opsets, node.domain), operands, given)
+            function = body_of(node, opset_of(opsets, node.domain), operands, given)
         edges: _Edges = {"": None}
         for k, name in enumerate(function.input):
             edges[name] = operands[k] if k < len(operands) else None
         inside = {**opsets, **{o.domain: o.version for o in function.opset_import}}
-        attributes = {a.name: _value(a) for a in function.attribute_proto} | dict(given)
+        attributes = {a.name: value_of(a) for a in function.attribute_proto} | dict(given)
         if (node.domain, node.op_type) not in self.functions:
-            attributes = {**_defaults(node, opsets), **attributes}
+            attributes = {**defaults_of(node, opsets), **attributes}
         self.depth += 1
         try:
-            self.body(function.node, edges, inside, _uses(function), attributes)
+            self.body(function.node, edges, inside, uses_in(function), attributes)
         finally:
             self.depth -= 1
         return [edges.get(name) for name in function.output][: len(node.output)]
@@ -505,7 +513,7 @@ class _Lowering:
             edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
         self.depth += 1
         try:
-            self.body(graph.node, edges, opsets, _uses(graph), around)
+            self.body(graph.node, edges, opsets, uses_in(graph), around)
         finally:
             self.depth -= 1
         return [edges.get(output.name) for output in graph.output]
@@ -563,117 +571,3 @@ def _without_rule(op: str) -> Refused:
         if op in names:
             return Refused(reason, f"{op} is not supported yet")
     return Refused(Reason.OPERATOR, f"{shown(op)} is not supported")
-
-
-@lru_cache(maxsize=4096)
-def _schema(op: str, opset: int, domain: str = "") -> Any:
-    """The schema in force at a version of the operator set; None if there is none."""
-    try:
-        return defs.get_schema(op, opset, domain)
-    except defs.SchemaError:
-        return None
-
-
-def _is_function(schema: Any) -> bool:
-    return bool(schema.has_function or schema.has_context_dependent_function)
-
-
-def _body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mapping[str, Any]) -> Any:
-    """The body of a function of the standard for operands of these types."""
-    schema = _schema(node.op_type, opset, "" if node.domain in STANDARD else node.domain)
-    function = onnx.FunctionProto()
-    if schema.has_function:
-        versions = [v for v in schema.function_opset_versions if v <= opset]
-        function.ParseFromString(
-            schema.get_function_with_opset_version(max(versions, default=schema.since_version))
-        )
-    else:
-        types = [_type_of(v).SerializeToString() if isinstance(v, Value) else b"" for v in operands]
-        versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-        call = onnx.NodeProto()
-        call.CopyFrom(node)
-        del call.attribute[:]
-        try:
-            call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
-        except (ValueError, TypeError) as error:
-            raise Malformed(f"an attribute of {node.op_type} has no value of its type", str(error)) from None
-        version = max(versions, default=schema.since_version)
-        try:
-            text = schema.get_context_dependent_function_with_opset_version(
-                version, call.SerializeToString(), types
-            )
-        except (RuntimeError, ValueError, TypeError) as error:
-            raise Refused(
-                Reason.OPERATOR, f"{node.op_type} has no body for these operands: {error}"
-            ) from None
-        function.ParseFromString(text)
-    if not function.node:
-        raise Refused(Reason.OPERATOR, f"{node.op_type} has no body for these operands")
-    return function
-
-
-def _type_of(value: Value) -> Any:
-    return helper.make_tensor_type_proto(element_type(value.dtype), value.shape)
-
-
-def _uses(body: Any) -> dict[str, int]:
-    """Name -> the number of nodes, subgraphs and outputs that read it."""
-    uses: dict[str, int] = {}
-    outputs = [getattr(output, "name", output) for output in body.output]
-    names = [*outputs, *(name for node in body.node for name in node.input)]
-    for node in body.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                names += _uses(attribute.g)
-    for name in names:
-        uses[name] = uses.get(name, 0) + 1
-    return uses
-
-
-def _value(attribute: Any) -> Any:
-    """An attribute as a Python value; tensors and graphs stay messages."""
-    value = helper.get_attribute_value(attribute)
-    return list(value) if not isinstance(value, str | bytes | int | float) and _repeated(attribute) else value
-
-
-def _repeated(attribute: Any) -> bool:
-    kinds = onnx.AttributeProto
-    return attribute.type in (
-        kinds.FLOATS, kinds.INTS, kinds.STRINGS, kinds.TENSORS, kinds.GRAPHS, kinds.TYPE_PROTOS
-    )  # fmt: skip
-
-
-def _attributes(node: Any, around: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes of a node; those that refer to the function call around it take its values."""
-    found: dict[str, Any] = {}
-    for attribute in node.attribute:
-        if attribute.ref_attr_name:
-            value = around.get(attribute.ref_attr_name)
-            if value is not None:
-                found[attribute.name] = value
-        else:
-            try:
-                found[attribute.name] = _value(attribute)
-            except ValueError as error:
-                raise Malformed(f"attribute {shown(attribute.name)} has no value", str(error)) from None
-    return found
-
-
-def _defaults(node: Any, opsets: Mapping[str, int]) -> dict[str, Any]:
-    domain = "" if node.domain in STANDARD else node.domain
-    return _defaults_of(node.op_type, opset_of(opsets, domain), domain)
-
-
-def opset_of(opsets: Mapping[str, int], domain: str) -> int:
-    """The version of a domain's operator set that a model states."""
-    if domain in STANDARD:
-        return max((opsets.get(name, 0) for name in STANDARD), default=0)
-    return opsets.get(domain, 1)
-
-
-@lru_cache(maxsize=4096)
-def _defaults_of(op: str, opset: int, domain: str) -> dict[str, Any]:
-    """Attributes that the schema gives a default; do not change it."""
-    schema = _schema(op, opset, domain)
-    declared = schema.attributes.items() if schema is not None else ()
-    return {name: _value(a.default_value) for name, a in declared if a.default_value.type}

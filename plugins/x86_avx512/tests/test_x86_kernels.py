@@ -6,12 +6,15 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Mapping
+from functools import cache
+from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pytest
-from x86_support import Array, Kernel
+from x86_support import Array, Kernel, compile_sources, generate, needs
 
 Build = Callable[..., Kernel]
 BuildAll = Callable[..., dict[str, Kernel]]
@@ -352,19 +355,32 @@ def test_kernels_of_one_shared_object_share_one_pool_that_unloads(build_all: Bui
 # -- transposition ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("rows", [2, 7, 8, 16, 19, 33])
-@pytest.mark.parametrize("columns", [2, 5, 16, 21, 48])
-def test_columns_become_rows_in_squares_of_registers(
-    build: Build, target: str, rows: int, columns: int
-) -> None:
-    """Full squares, short ones and both ends, into a part of a larger array, at any alignment."""
-    kernel = build(
-        f"kernel turn(x) -> y\nx f32 [3,{columns},{rows}] heap\ny f32 [3,{rows},{columns + 3}] heap\n\n"
+ROWS, COLUMNS = (2, 7, 8, 16, 19, 33), (2, 5, 16, 21, 48)
+
+
+@cache
+def turned(target: str) -> Mapping[tuple[int, int], Kernel]:
+    """Kernels that turn columns into rows, in one shared object: compiled one by one, most is the headers."""
+    texts = {
+        (rows, columns): f"kernel turn(x) -> y\nx f32 [3,{columns},{rows}] heap\n"
+        f"y f32 [3,{rows},{columns + 3}] heap\n\n"
         f"3\n| {rows} {columns + 3} y[{{0}},{{1}},{{2}}] = 7\n"
-        f"| {rows}:t {columns} y[{{0}},{{1}},{{2}}+1] = x[{{0}},{{2}},{{1}}]\n",
-        target,
-    )
+        f"| {rows}:t {columns} y[{{0}},{{1}},{{2}}+1] = x[{{0}},{{2}},{{1}}]\n"
+        for rows, columns in product(ROWS, COLUMNS)
+    }
+    sources = [generate(text, target, f"turn{rows}x{columns}") for (rows, columns), text in texts.items()]
+    with TemporaryDirectory() as folder:
+        library = compile_sources(sources, target, Path(folder))
+    return {sizes: Kernel(source, library) for sizes, source in zip(texts, sources, strict=True)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("columns", COLUMNS)
+def test_columns_become_rows_in_squares_of_registers(target: str, rows: int, columns: int) -> None:
+    """Full squares, short ones and both ends, into a part of a larger array, at any alignment."""
+    needs(target)
+    kernel = turned(target)[rows, columns]
     assert ("pd_unzip_f32v(" if rows == 2 else "pd_transpose_f32v(") in kernel.source.code
     x = normal(3, columns, rows)
     expected = np.full((3, rows, columns + 3), 7, np.float32)
