@@ -22,7 +22,7 @@ from perfdojo_sdk.hookspecs.types import (
     Target,
 )
 from perfdojo_sdk.kernels.selection import select
-from perfdojo_sdk.library import verification
+from perfdojo_sdk.library import ranking, verification
 from perfdojo_sdk.library.attempts import Attempt
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import SLOW_S
@@ -81,6 +81,13 @@ def test_what_was_faster_at_first_is_timed_again(times: list[float], kept: float
     timed = timed_again(taking(1.0), time)
     assert timed.measured is not None and timed.measured.median == kept
     assert len(times) - len(list(left)) == runs
+
+
+def test_what_takes_long_is_not_timed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 2.5])
+    monkeypatch.setattr(ranking, "perf_counter", lambda: next(clock))
+    timed = timed_again(taking(1.0), lambda _: Measurement({}, (4.0,), "measured", "here", threads=1))
+    assert timed.measured is not None and timed.measured.median == 4.0 and next(clock, None) is None
 
 
 # -- in a build ------------------------------------------------------------------------------------

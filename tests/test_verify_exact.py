@@ -607,6 +607,17 @@ def test_what_runs_backwards_shrinks_from_its_end() -> None:
     assert reduce_trace(Trace(part), RULES, 1).root.buffer_of["x"].shape == (96,)
 
 
+def test_a_part_shrinks_within_the_margin_of_what_it_writes_into() -> None:
+    """The inner part of an array with a border, as the game of a part has it: its other cells keep their
+    values. Where they would stay unwritten, nothing shrinks."""
+    text = "kernel inner(x, @t) -> t\nx f32 [96] heap\nt f32 [98] heap\n\n96 t[{0}+1] = x[{0}] * 2"
+    reduced = reduce_trace(Trace(program(text.replace("@", ""))), RULES, 1)
+    assert [reduced.root.buffer_of[name].shape for name in "xt"] == [(2,), (4,)]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+    bordered = text.replace(", @t", "").replace("96 t[", "98 t[{0}] = 0\n96 t[")
+    assert all(extent.size != 96 for extent in extents(program(bordered)))
+
+
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]

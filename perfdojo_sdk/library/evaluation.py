@@ -354,7 +354,7 @@ class Evaluator:
         If the runner can, a few share a child process and take turns: arrays are made once, and a busy moment
         of the machine slows down all of them.
         """
-        runner, request = self.conditions.runner, self.conditions.request
+        runner, request = self.conditions.runner, replace(self.conditions.request, first_look=True)
         ready = [(task, task.artifact) for task in tasks if task.artifact is not None]
         if not ready:
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from time import perf_counter
 
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
 from perfdojo_sdk.library.attempts import Attempt, median
@@ -18,8 +19,9 @@ FINALISTS = 4
 CLOSE = 1.25
 #: If the long timing is this many times the first time, the machine was busy, and it is repeated.
 BUSY = 1.05
-#: Most long timings of one game: a busy moment may last for seconds.
-PATIENCE = 4
+#: Most long timings of one game, and seconds after which there is no further one: a busy moment may last for
+#: seconds.
+PATIENCE, PATIENCE_S = 4, 2.0
 
 
 def ranked(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> list[Attempt]:
@@ -59,7 +61,12 @@ def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failu
     if attempt.artifact is None or attempt.measured is None:
         return attempt
     found: list[Measurement] = []
-    while not found or (len(found) < PATIENCE and found[-1].median > BUSY * attempt.measured.median):
+    begin = perf_counter()
+    while not found or (
+        len(found) < PATIENCE
+        and found[-1].median > BUSY * attempt.measured.median
+        and perf_counter() - begin < PATIENCE_S
+    ):
         measured = time(attempt.artifact)
         if isinstance(measured, Failure):
             return replace(attempt, measured=None, reason=measured)

@@ -76,7 +76,8 @@ class KernelWork:
             return timed(self.context.runner, artifact, self.request)
 
     def time_in_turns(self, artifacts: list[Artifact]) -> list[Measurement | Failure] | None:
-        """Long timings of kernels that take turns, without outputs; None if the runner cannot do that."""
-        request = replace(self.request, want_outputs=False)
+        """Timings of kernels that take turns, without outputs; None if the runner cannot do that. The winner
+        is timed alone once more."""
+        request = replace(self.request, want_outputs=False, first_look=True)
         with self.spent.on("measure"):
             return timed_in_turns(self.context.runner, artifacts, request)

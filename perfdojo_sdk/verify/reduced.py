@@ -15,7 +15,7 @@ its run-time indices that say how many it has follow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import takewhile
@@ -209,6 +209,8 @@ def extents(root: Program) -> list[Extent]:
     groups = _Groups(sizes)
     pinned: list[SizeKey] = []
     in_parts = _read_in_parts(root)
+    kept = {root.buffer_of[array].name for array in root.in_out}
+    margins = set[SizeKey]()
     for place, subscript, path, writes in _subscripts(root):
         if place in in_parts:
             pinned.append(place)  # what reads it may shrink without it
@@ -219,6 +221,10 @@ def extents(root: Program) -> list[Extent]:
             subscript == AffineExpr.level(subscript.highest) or _is_reversed(subscript, sizes[place])
         ):
             pinned += groups.join(place, scopes[0])
+        elif scopes and writes and place[0] in kept and _is_shifted(subscript):
+            # Cells that nothing is written to keep their values.
+            pinned += groups.join(place, scopes[0])
+            margins.add(place)
         elif writes and leading is not None:
             level, step = leading
             pinned += groups.join(place, path[: level + 1], step)
@@ -229,8 +235,13 @@ def extents(root: Program) -> list[Extent]:
             pinned += [place, *(scopes if writes else [])]
     pinned += _counted(root)
     fixed = {groups.leader(place)[0] for place in pinned}
-    found = [_extent(ws, sizes) for leader, ws in groups.members().items() if leader not in fixed]
+    found = [_extent(ws, sizes, margins) for leader, ws in groups.members().items() if leader not in fixed]
     return sorted((each for each in found if each is not None), key=lambda extent: -extent.size)
+
+
+def _is_shifted(subscript: AffineExpr) -> bool:
+    """True if a subscript is a scope's iterator and a constant."""
+    return subscript == AffineExpr.of({subscript.highest: 1}, subscript.constant)
 
 
 def _is_reversed(subscript: AffineExpr, size: int) -> bool:
@@ -263,12 +274,14 @@ def _leading(subscript: AffineExpr, sizes: Sequence[int]) -> tuple[int, int] | N
     return (level, step) if step > 1 and low >= 0 and high < step else None
 
 
-def _extent(weights: Mapping[SizeKey, Fraction], sizes: Mapping[SizeKey, int]) -> Extent | None:
+def _extent(
+    weights: Mapping[SizeKey, Fraction], sizes: Mapping[SizeKey, int], margins: Set[SizeKey]
+) -> Extent | None:
     """The extent of a group of places; None where one of them has a reason of its own for its size, such as
-    a loop over a part of a dimension."""
+    a loop over a part of a dimension. ``margins``: dimensions that may be larger."""
     least = min(weights.values())
     counts = {place: weight / least for place, weight in weights.items()}
-    parts = [sizes[place] / count for place, count in counts.items()]
+    parts = [sizes[place] / count for place, count in counts.items() if place not in margins]
     # Parts of a dimension, such as phases, may differ by one iteration.
     most = 1 if max(counts.values()) > 1 else 0
     if any(count.denominator > 1 for count in counts.values()) or max(parts) - min(parts) > most:
