@@ -18,7 +18,7 @@ from perfdojo_sdk.graph.borders import Border, border_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.folding import folded
 from perfdojo_sdk.graph.graph import Graph, Value
-from perfdojo_sdk.graph.joining import Apart, joined, joined_name
+from perfdojo_sdk.graph.joining import Apart, joined, joined_name, with_loops_split
 from perfdojo_sdk.graph.operators import (
     contractions,
     convolutions,
@@ -31,7 +31,7 @@ from perfdojo_sdk.graph.operators import (
 )
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined, without_dead_nodes, without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
-from perfdojo_sdk.graph.substitution import with_definitions
+from perfdojo_sdk.graph.substitution import in_order, with_definitions
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.models import fusion
 from perfdojo_sdk.models.fusion import FusionPlan, fused, plan_fusion
@@ -81,6 +81,63 @@ def test_a_product_and_its_steps_become_one_kernel_through_a_view() -> None:
     one = whole(graph)
     assert texts(one) == ["matmul_add_relu"] and bits(one) == bits(graph)
     assert "t0[{0},{1}*4+{2}] + x2[{2}]" in one.nodes[0].program.text  # a view is an affine form
+
+
+@pytest.mark.parametrize("shape", [(3, 8), (2, 8, 3, 2)])
+def test_steps_behind_groups_of_channels_walk_as_the_groups_do(
+    target: Target, shape: tuple[int, ...]
+) -> None:
+    """A view lies between groups of channels and the steps: their loops over channels are split alike. What
+    two steps read is joined once these are one kernel."""
+    b = Builder()
+    x = b.input("x", shape, "f32")
+    y = normalisations.group_norm(b, x, weights(b, 8), weights(b, 8), 4, 1e-5)
+    y = elementwise.binary(
+        b, "mul", lambda a, c: f"{a} * {c}", y, elementwise.unary(b, "exp", lambda a: f"exp({a})", y)
+    )
+    y = elementwise.binary(b, "mul", lambda a, c: f"{a} * {c}", y, weights(b, 8, *[1] * (len(shape) - 2)))
+    graph = b.graph({"y": elementwise.binary(b, "mul", lambda a, c: f"{a} * {c}", y, y)})
+    made = fused(graph, plan_fusion(graph, target))
+    assert len(made.nodes) == 1 and bits(made) == bits(graph)
+    [node] = made.nodes
+    temporaries = [b for b in node.program.buffers if b.name not in node.program.interface]
+    assert all(
+        in_order(node.program, o.access, o.sizes) is not None
+        for buffer in temporaries
+        for o in node.program.occurrences[buffer.name]
+    )
+
+
+SPLIT = """kernel k(x) -> y, z
+x f32 [3,4] heap
+t f32 [12] heap
+y f32 [12] heap
+z f32 [12] heap
+
+3 4 t[{0}*4+{1}] = exp(x[{0},{1}])
+12 y[{0}] = t[{0}] * t[{0}]
+12 z[{0}] = t[{0}] + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (("", ""), True),
+        (("12 z[{0}] = t[{0}] + 1", "12 z[{0}] = t[11-{0}] + 1"), False),
+        (("12 z[{0}] = t[{0}] + 1", "12\n| z[{0}] = 0\n| 2 z[{0}] += t[{0}]"), False),
+        (("12 z[{0}] = t[{0}] + 1", "4 3 z[{0}*3+{1}] = t[{0}*3+{1}] + 1"), False),
+        (("3 4 t[{0}*4+{1}] = exp(x[{0},{1}])", "12 t[{0}] = exp(x[{0}//4,{0}%4])"), False),
+        (("3 4 t[{0}*4+{1}] = exp(x[{0},{1}])", "4 3 t[{1}*4+{0}] = exp(x[{1},{0}])"), True),
+    ],
+    ids=["split", "backwards", "summed", "otherwise", "one loop", "inner loop outside"],
+)
+def test_loops_are_split_as_what_they_read_is_written(change: tuple[str, str], expected: bool) -> None:
+    before = parse(SPLIT.replace(*change))
+    after = with_loops_split(before)
+    assert (after.buffer_of["t"].shape == (3, 4)) is expected
+    assert expected or after is before
+    assert_same_bits(before, after, [DRAW.standard_normal((3, 4)).astype(np.float32)])
 
 
 def test_what_others_read_stays_an_output() -> None:
@@ -253,7 +310,9 @@ z f32 [3] heap
     ("change", "expected"),
     [
         (("", ""), True),
-        (("4 t[{1},{0}] =", "2 2 t[{1}*2+{2},{0}] ="), False),  # two loops for one dimension
+        (("4 t[{1},{0}] =", "2 2 t[{1}*2+{2},{0}] ="), True),  # two loops for one dimension
+        (("4 t[{1},{0}] =", "2 2 t[{1}+{2}*2,{0}] ="), True),
+        (("4 t[{1},{0}] =", "2 3 t[{1}+{2},{0}] ="), False),  # they meet
         (("4 t[{1},{0}] =", "4 t[3-{1},{0}] ="), False),
         (("4 3 y[{0},{1}] =", "4 3 1 y[{0},{1}] ="), True),  # a loop of one iteration
         (("+ a[{0},{1}]", "+ a[{0},{1}] * t[{0},{1}]"), False),  # read twice

@@ -1,8 +1,8 @@
 """Joining of kernels: the programs of several nodes, one after the other, as the program of one node.
 
 The statements and their order stay. What only the joined nodes read becomes a temporary, or its definition
-stands where it was read (:mod:`.substitution`). Loops of one iteration are left out, so that nests over the
-same elements have the same loops whatever view lies between.
+stands where it was read (:mod:`.substitution`). Loops of one iteration are left out, and loops are split, so
+that nests over the same elements have the same loops whatever view lies between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.subscripts import LEVELS, Part, Quotient
 from perfdojo_sdk.graph.graph import Graph, Node, Shape
-from perfdojo_sdk.graph.substitution import with_definitions
+from perfdojo_sdk.graph.substitution import covers, with_definitions
 from perfdojo_sdk.graph.writer import parsed
 
 #: Most characters of a joined kernel's name.
@@ -82,7 +82,7 @@ def joined(graph: Graph, nodes: Sequence[Node], kept: frozenset[str]) -> Node:
         tuple(body),
     )
     origin = ", ".join(dict.fromkeys(node.origin for node in nodes))
-    program = with_definitions(parsed(made.text))
+    program = with_definitions(with_loops_split(with_definitions(parsed(made.text))))
     return Node(parsed(program.text), tuple(inputs), tuple(n for n in written if n in kept), origin)
 
 
@@ -151,6 +151,83 @@ def _reshaped(name: str, shape: Shape, home: Shape) -> Rewrite:
         return Access(name, tuple(forms))
 
     return rewrite
+
+
+def with_loops_split(program: Program) -> Program:
+    """The program with the loops of element-wise nests split where what they read is written in several loops
+    for one dimension: 12 elements that are written as 3 groups of 4 are read so, too. Then the nests walk
+    through the array in one order."""
+    for array in program.names:
+        made = _split_for(program, array)
+        if made is not None:
+            return with_loops_split(made)
+    return program
+
+
+def _split_for(program: Program, array: str) -> Program | None:
+    """The program with the loops split that read a temporary; None if they go as it is written already, or
+    if there is no such way to split them."""
+    if array in program.interface or program.buffer_of[array].arrays != (array,):
+        return None
+    writes = [o for o in program.occurrences[array] if o.writes]
+    reads = [o for o in program.occurrences[array] if not o.writes]
+    if len(writes) != 1 or not covers(program, writes[0]) or writes[0].statement.accumulate:
+        return None
+    [write] = writes
+    shape = program.buffer_of[array].shape
+    terms = [sorted(form.terms, key=lambda term: -term[1]) for form in write.access.subscripts]
+    sizes = [tuple(write.sizes[level] for level, _ in each) if len(each) > 1 else () for each in terms]
+    parts: dict[int, dict[int, tuple[int, ...]]] = {write.path[0]: {}}
+    for read in reads:
+        nest = program.body[read.path[0]]
+        if read.path[0] == write.path[0] or len(nest.leaves) != 1 or read.statement.accumulate:
+            return None
+        wanted = parts.setdefault(read.path[0], {})
+        for form, size, into in zip(read.access.subscripts, shape, sizes, strict=True):
+            if not into:
+                continue
+            level = form.highest if form.levels else -1
+            lone = level >= 0 and form == LEVELS[level] and read.sizes[level] == size
+            if not lone or wanted.setdefault(level, into) != into:
+                return None
+    if not any(sizes):
+        return None
+
+    def access_of(access: Access) -> Access:
+        forms: list[AffineExpr] = []
+        for form, into in zip(access.subscripts, sizes, strict=True):
+            ordered = sorted(form.terms, key=lambda term: -term[1])
+            forms += [LEVELS[level] for level, _ in ordered] if into else [form]
+        return Access(array, tuple(forms))
+
+    rewrites: dict[str, Rewrite] = {name: named(name) for name in program.names} | {array: access_of}
+    body = [
+        _in_parts(node, rewrites, parts[k]) if k in parts else node for k, node in enumerate(program.body)
+    ]
+    fine = tuple(n for size, into in zip(shape, sizes, strict=True) for n in into or (size,))
+    buffers = [_buffer(b.name, b.dtype, fine) if b.name == array else b for b in program.buffers]
+    made = Program(program.name, program.inputs, program.outputs, tuple(buffers), tuple(body))
+    return parsed(made.text)
+
+
+def _in_parts(tree: Tree, rewrites: Mapping[str, Rewrite], parts: Mapping[int, tuple[int, ...]]) -> Tree:
+    """A nest of one statement with some of its loops, by level, as several loops."""
+    sizes: list[int] = []
+    forms: list[AffineExpr] = []
+    node = tree
+    while isinstance(node, Scope):
+        into = parts.get(len(forms), (node.size,))
+        strides = accumulate((*into[:0:-1],), mul, initial=1)
+        total = AffineExpr()
+        for k, stride in zip(reversed(range(len(into))), strides, strict=True):
+            total = total.plus(LEVELS[len(sizes) + k], stride)
+        forms.append(total)
+        sizes += into
+        [node] = node.body
+    made: Tree = rewritten_statement(node, rewrites, tuple(forms))
+    for size in reversed(sizes):
+        made = Scope(size, (made,))
+    return made
 
 
 # -- trees under other names -------------------------------------------------------------------------

@@ -55,6 +55,23 @@ def _once_each(program: Program, occurrence: Occurrence) -> bool:
     return len(found) == len(levels) and all(each in found for each in levels)
 
 
+def covers(program: Program, occurrence: Occurrence) -> bool:
+    """True if an access meets each element of its array exactly once, in some order, where a dimension may
+    also be the product of several loops: ``y[{0}*4+{1}]`` in loops of 3 and 4 over 12 elements."""
+    left = {level: size for level, size in enumerate(occurrence.sizes) if size > 1}
+    for form, size in _long(program, occurrence.access):
+        step = 1
+        if form.constant or form.quotients:
+            return False
+        for level, coefficient in sorted(form.terms, key=lambda term: term[1]):
+            if coefficient != step or level not in left:
+                return False
+            step *= left.pop(level)
+        if step != size:
+            return False
+    return not left
+
+
 def is_copy(program: Program) -> bool:
     """True if a program writes each element of its output once, as it is in the input, in any order."""
     leaves = [leaf for node in program.body for leaf in node.leaves]
@@ -143,7 +160,8 @@ def _defined(program: Program, array: str) -> Program | None:
     inputs = {access.array for access in write.statement.reads}
     if not (alone and cheap and size <= MOST_READS and _unwritten(program, inputs, write, reads[0])):
         return None
-
+    if not _once_each(program, write):
+        return None
     return _replaced(program, reads[0].path, _with_definition(program, write, reader), write.path[0], array)
 
 
@@ -173,6 +191,8 @@ def _drawn(program: Program, array: str) -> Program | None:
     touched = any(target in node.touches for node in program.body[write.path[0] : read.path[0]])
     if others or not alone or touched or size > MOST_READS or not _unwritten(program, inputs, write, read):
         return None
+    if not _once_each(program, read):
+        return None
     forms = _forms(program, read, write.access)
 
     def value(e: Expression) -> Expression:
@@ -197,7 +217,7 @@ def _written_and_read(program: Program, array: str) -> tuple[Occurrence, list[Oc
     plain = write.statement.accumulate is None and not write.statement.guard
     later = write.path[0] < reads[0].path[0]
     lookups = write.statement.lookups or reads[0].statement.lookups
-    if not (plain and later) or lookups or not all(_once_each(program, o) for o in occurrences):
+    if not (plain and later) or lookups or not all(covers(program, o) for o in occurrences):
         return None
     return write, reads
 

@@ -119,7 +119,13 @@ class _Planner:
         for edge in found:
             if self._bordered(*edge) or self._through(*edge, only_read=True):
                 self._try(*edge)  # before the copy goes to the kernel that it reads
-        reasons = {edge: self._try(*edge) for edge in found}
+        reasons, tried = {}, {}
+        for edge in found:
+            tried[edge] = self._ends(edge)
+            reasons[edge] = self._try(*edge)
+        for edge, reason in reasons.items():  # now that steps around an array are one kernel, it may fit
+            if reason and self._ends(edge) != tried[edge]:
+                reasons[edge] = self._try(*edge)
         edges = []
         for (one, other, home), reason in reasons.items():
             together = self.group[one] == self.group[other]
@@ -136,6 +142,10 @@ class _Planner:
             for home in dict.fromkeys(map(self.graph.home, node.inputs)):
                 if home in self.makers:
                     yield self.makers[home], k, home
+
+    def _ends(self, edge: tuple[int, int, str]) -> tuple[frozenset[int], ...]:
+        """The groups at both ends of an edge."""
+        return tuple(self.members[self.group[k]] for k in edge[:2])
 
     def _bordered(self, one: int, other: int, home: str) -> bool:
         """True if an edge leads from a copy with a border to the only sum that reads it."""
