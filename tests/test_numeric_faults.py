@@ -248,13 +248,13 @@ y f32 [9,70] heap
 
 70 q[{0}] = 0
 9 70 q[{1}] += x[{0},{1}] * x[{0},{1}]
-9 70 y[{0},{1}] = x[{0},{1}] / sqrt(q[{1}] + 1e-05)
+9 70 y[{0},{1}] = x[{0},{1}] / sqrt(q[-{1}+69] + 1e-05)
 """
 NORMALISED_C = """
 for (int j = 0; j < 70; j++) {
     float q = 0;
     for (int i = 0; i < 9; i++) q += x[i*70 + j] * x[i*70 + j];
-    for (int i = 0; i < 9; i++) y[i*70 + j] = x[i*70 + j] / sqrtf(q + 1e-5f);
+    for (int i = 0; i < 9; i++) y[i*70 + 69-j] = x[i*70 + 69-j] / sqrtf(q + 1e-5f);
 }"""
 
 

@@ -13,9 +13,10 @@ from onnx.reference import ReferenceEvaluator
 from onnx_models import model
 
 import perfdojo_sdk.onnx.backend as backend
-from perfdojo_sdk.frontends.onnx.lowering import CONTROLS, _schema, lower
+from perfdojo_sdk.frontends.onnx.lowering import CONTROLS, lower
 from perfdojo_sdk.frontends.onnx.operators import RULES
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
+from perfdojo_sdk.frontends.onnx.schemas import schema_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET
 from perfdojo_sdk.graph.refusals import Reason
 from perfdojo_sdk.graph.running import interpreted, run_graph
@@ -247,8 +248,9 @@ def test_every_operator_has_a_rule_for_its_versions_of_ten_years() -> None:
         (op, opset)
         for op in {*RULES, *CONTROLS}
         for opset in range(7, FIRST_OPSET)
-        if (schema := _schema(op, opset)) is not None
-        and schema.since_version < (EARLIER.get(op) or getattr(_schema(op, FIRST_OPSET), "since_version", 0))
+        if (schema := schema_of(op, opset)) is not None
+        and schema.since_version
+        < (EARLIER.get(op) or getattr(schema_of(op, FIRST_OPSET), "since_version", 0))
     }
     assert not refused
 
