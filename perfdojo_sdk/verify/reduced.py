@@ -217,9 +217,7 @@ def extents(root: Program) -> list[Extent]:
             continue
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
         leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
-        if scopes and (
-            subscript == AffineExpr.level(subscript.highest) or _is_reversed(subscript, sizes[place])
-        ):
+        if _walks(subscript, sizes[place]):
             pinned += groups.join(place, scopes[0])
         elif scopes and writes and place[0] in kept and _is_shifted(subscript):
             # Cells that nothing is written to keep their values.
@@ -246,7 +244,13 @@ def _is_shifted(subscript: AffineExpr) -> bool:
 
 def _is_reversed(subscript: AffineExpr, size: int) -> bool:
     """True if a subscript of a dimension of this size runs backwards, from its last element on."""
-    return subscript == AffineExpr.of({subscript.highest: -1}, size - 1) if subscript.levels else False
+    return bool(subscript.levels) and subscript == AffineExpr.of({subscript.highest: -1}, size - 1)
+
+
+def _walks(subscript: AffineExpr, size: int) -> bool:
+    """True if a subscript of a dimension of this size is a scope's iterator, or runs backwards with it."""
+    forwards = bool(subscript.levels) and subscript == AffineExpr.level(subscript.highest)
+    return forwards or _is_reversed(subscript, size)
 
 
 def _read_in_parts(root: Program) -> set[SizeKey]:
@@ -257,9 +261,7 @@ def _read_in_parts(root: Program) -> set[SizeKey]:
     return {
         place
         for place, subscript, _, _ in _subscripts(root)
-        if place not in written
-        and (not subscript.levels or subscript != AffineExpr.level(subscript.highest))
-        and not _is_reversed(subscript, sizes[place])
+        if place not in written and not _walks(subscript, sizes[place])
     }
 
 

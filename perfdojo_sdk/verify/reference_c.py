@@ -101,10 +101,10 @@ def reference(
     Every array has ``batch`` as its first dimension: so many runs in one call. Inputs are those
     of the program; with ``split`` (of :func:`outermost_rows`) also ``ROWS`` (i32, ``rows`` by
     loops): only these rows are run, and each output holds them only, along its first dimension, in
-    front of those of its dimensions that are no level's. Outputs are, for each output ``y``, ``y_v``
-    (f64; i64 for integers), with BOUNDED also the bound ``y_e`` (rounded up), with OUTCOMES also ``y_e`` and
-    for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``, ``NO_NUMBER`` and
-    ``BETWEEN``); and ``PEAK``, the largest finite value ever stored. ``accuracy`` gives a
+    front of those of its dimensions that no such loop goes through. Outputs are, for each output ``y``,
+    ``y_v`` (f64; i64 for integers), with BOUNDED also the bound ``y_e`` (rounded up), with OUTCOMES also
+    ``y_e`` and for floats ``y_lo``, ``y_hi`` (f64) and ``y_far`` (u8, the bits ``PLUS``, ``MINUS``,
+    ``NO_NUMBER`` and ``BETWEEN``); and ``PEAK``, the largest finite value ever stored. ``accuracy`` gives a
     function's error in ulp, 0.5 if absent. With ``any_order`` the bound holds for every order of
     every reduction; with ``reciprocals`` also where a quotient is a product by a reciprocal. With
     ``nan_may_differ`` nothing is certain that is made of an infinity or a NaN by a cast to an integer or a
@@ -136,7 +136,6 @@ class _Emitter:
         self.batch, self.rows, self.split = batch, rows, split
         self.row_loops: Mapping[str, int] = split.scopes if split else {}
         """Loops that stand for rows, with their places in the tuple of a row."""
-        """Levels down to the last of them."""
         self.any_order = any_order and kind != WIDE
         self.floats = WIDER_FLOATS if multiplies(program) else FLOATS
         self.summed = _reduced_buffers(program, "add") if self.any_order else {}
