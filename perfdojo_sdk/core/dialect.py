@@ -54,6 +54,9 @@ class ScopeSuffix:
     """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If
     later moves make it another nest, it is written out."""
 
+    strided: bool = False
+    """Lockstep: cells of neighbouring lanes may be any distance apart."""
+
     @property
     def known(self) -> bool:
         """True if the iterator is known where code is emitted, so that it may choose among named cells."""

@@ -135,19 +135,23 @@ class SuffixFile(Strict):
     """Lockstep: the scope adds up one of these groups of products."""
     around_groups: bool = False
     """Sequential: the iterations are the lanes of an instruction, each of which adds up a group."""
+    strided: bool = False
+    """Lockstep: cells of neighbouring lanes may be any distance apart, where else they are one or none."""
 
     @model_validator(mode="after")
     def _in_order(self) -> SuffixFile:
         if self.groups and self.order != "lockstep":
             raise ValueError("a suffix with groups has to be lockstep")
+        if self.strided and self.order != "lockstep":
+            raise ValueError("a strided suffix has to be lockstep")
         if self.around_groups and self.order != "sequential":
             raise ValueError("a suffix around groups has to be sequential")
         return self
 
     def suffix(self, name: str) -> ScopeSuffix:
         groups = tuple(row.group for row in self.groups)
-        around = self.around_groups
-        return ScopeSuffix(name, self.order, self.doc, self.unrolled, groups=groups, around_groups=around)
+        more = {"around_groups": self.around_groups, "strided": self.strided}
+        return ScopeSuffix(name, self.order, self.doc, self.unrolled, groups=groups, **more)
 
 
 class CacheLevel(Strict):

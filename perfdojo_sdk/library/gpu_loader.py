@@ -19,7 +19,7 @@ from perfdojo_sdk.measure.gpu_session import Gpu
 #: dtype -> ``typestr`` of the CUDA array interface, which ROCm's tensors have too.
 _TYPES = {
     "f32": "<f4", "f64": "<f8", "i64": "<i8", "i32": "<i4", "i16": "<i2", "i8": "|i1",
-    "u64": "<u8", "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1",
+    "u64": "<u8", "u32": "<u4", "u16": "<u2", "u8": "|u1", "bool": "|b1", "f16": "<f2", "bf16": "<V2",
 }  # fmt: skip
 
 
@@ -136,7 +136,8 @@ def _address(array: Any, spec: ArraySpec) -> int:
         )
     start = int(told["data"][0])
     found = f"{told['typestr']} {tuple(told['shape'])}"
-    if told["typestr"] != _TYPES.get(spec.dtype) or tuple(told["shape"]) != spec.shape:
+    typestr = told["typestr"].replace("|V2", "<V2")  # bfloat16, which NumPy has no name for
+    if typestr != _TYPES.get(spec.dtype) or tuple(told["shape"]) != spec.shape:
         raise ArgumentError("PD-L041", f"{spec.name} is {found}, the kernel takes {spec.dtype} {spec.shape}",
                             hint="kernels are made for one shape; build one for this")  # fmt: skip
     if told.get("strides") is not None and not _dense(told["strides"], spec.shape, told["typestr"]):

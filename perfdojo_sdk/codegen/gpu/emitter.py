@@ -13,14 +13,14 @@ from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_condition
-from perfdojo_sdk.codegen.gpu.async_copies import async_copies
+from perfdojo_sdk.codegen.gpu.async_copies import WIDTHS, async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
 from perfdojo_sdk.codegen.gpu.placement import Placed, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
-from perfdojo_sdk.codegen.gpu.tile_code import TileCode
-from perfdojo_sdk.codegen.gpu.tiles import TileNest
+from perfdojo_sdk.codegen.gpu.tile_code import TileCode, emit_products
+from perfdojo_sdk.codegen.gpu.tiles import TILES, TileNest
 from perfdojo_sdk.codegen.gpu.widths import check_blocks, fit_32_bits
 from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
@@ -165,7 +165,8 @@ class GpuEmitter(GpuWriter):
             size = f"[{placed.cells}]" if placed.cells > 1 else ""
             self.function.line(f"{kind} {name}{size};")
         elif placed.kind == "tile":
-            self.function.line(f"pd_tile {name}{f'[{placed.tiles}]' if placed.tiles > 1 else ''};")
+            word = TILES[placed.buffer.dtype]
+            self.function.line(f"{word} {name}{f'[{placed.tiles}]' if placed.tiles > 1 else ''};")
 
     # -- nodes, by the unit that runs them ---------------------------------------------------------
 
@@ -290,6 +291,9 @@ class GpuEmitter(GpuWriter):
     def visit_loop(self, scope: Scope, point: Point) -> None:
         """Emit a loop in the current unit, with barriers for values that one iteration's threads leave to the
         next one's."""
+        if self.unit == "warp" and emit_products(self, scope, point):
+            self.pending += self.exchange.uses(scope, point.path)
+            return
         level, together = point.level - 1, self.unit != "thread" and self.launch.threads > 1
         before, self.pending = self.pending, []
         every = self.exchange.uses(scope, point.path) if together else []
@@ -460,9 +464,15 @@ class GpuEmitter(GpuWriter):
             itself = any(self.program.buffer_of[read.array] is buffer for read in statement.reads)
             moves = lane_stride(buffer, statement.target.subscripts, level) != 0
             # What lanes read of the target they read before any of them stores.
-            width = scope.size if itself and moves else lanes_at_once(statement.dtype)
+            width = scope.size if itself and moves else self._width(statement, scope.size)
             for start in range(0, scope.size, width):
                 Lanes(self, statement, point, range(start, min(start + width, scope.size))).emit()
+
+    def _width(self, statement: Statement, lanes: int) -> int:
+        """The number of neighbouring lanes that are emitted together."""
+        if statement.id in self.copies and lanes % WIDTHS[statement.dtype] == 0:
+            return WIDTHS[statement.dtype]
+        return lanes_at_once(statement.dtype)
 
 
 def _check_in_out(program: Program) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import C_TYPES, c_index
+from perfdojo_sdk.codegen.gpu.async_copies import WIDTHS, WORDS
 from perfdojo_sdk.codegen.gpu.writer import GpuWriter
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.dtypes import BYTES
@@ -51,10 +52,14 @@ class Lanes:
                 self._some(value, one_cell)
             return
         if s.id in e.copies:
-            wide = all(map(self._wide, (s.target, *s.reads)))
-            for point in self.at[:1] if wide else self.at:
-                e.copy_later(s, point, 4 if wide else 1)
-            return
+            wide = len(self.lanes) == WIDTHS[s.dtype] and all(map(self._together, (s.target, *s.reads)))
+            if wide:
+                e.copy_later(s, self.at[0], wide=True)
+                return
+            if s.dtype in WORDS:
+                for point in self.at:
+                    e.copy_later(s, point, wide=False)
+                return
         with e.block(""):
             for access in dict.fromkeys(value.reads):
                 if self._wide(access) and self.emitter.place_of(access).buffer.dtype == "f32":
@@ -95,10 +100,17 @@ class Lanes:
 
     def _wide(self, access: Access) -> bool:
         """True if these lanes of an access are one aligned access to memory."""
-        placed, width = self.emitter.place_of(access), lanes_at_once(self.statement.dtype)
-        if placed.kind not in ("array", "memory", "shared") or len(self.lanes) != width or width != 4:
+        width = lanes_at_once(self.statement.dtype)
+        if len(self.lanes) != width or width != 4 or self.emitter.place_of(access).buffer.dtype not in FOUR:
             return False
-        if placed.buffer.dtype not in FOUR or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
+        return self._together(access)
+
+    def _together(self, access: Access) -> bool:
+        """True if these lanes' cells lie side by side in memory, the first at a multiple of their number."""
+        placed, width = self.emitter.place_of(access), len(self.lanes)
+        if placed.kind not in ("array", "memory", "shared"):
+            return False
+        if lane_stride(placed.buffer, access.subscripts, self.level) != 1:
             return False
         start = self.emitter.flat(access, self.at[0])
         parts = [*start.terms, *start.quotients]

@@ -20,6 +20,7 @@ from perfdojo_sdk.codegen.gpu.tiles import (
     MOST_TILES,
     SIDE,
     TILE,
+    TILES,
     Factor,
     TileNest,
     factors_of,
@@ -191,7 +192,7 @@ def _tile(mapped: ProgramMap, placed: Placed, uses: Sequence[Occurrence], home: 
             return None
         if tile_number(found.address(use.access), nest) is None:
             return None
-    return found if len(kept) == 1 and placed.buffer.dtype == "f32" else None
+    return found if len(kept) == 1 and placed.buffer.dtype in TILES else None
 
 
 def _below(mapped: ProgramMap, use: Occurrence, depth: int) -> list[str]:

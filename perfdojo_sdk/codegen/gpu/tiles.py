@@ -4,7 +4,7 @@ A nest ``16 16:m`` is a statement for each cell of a tile; ``16 16 K:m`` adds up
 runs the cells that are its own, in any order, so the target's cells must differ from iteration to
 iteration and no iteration may read what another one writes. A buffer at the location ``tile`` whose uses
 are all of that kind is kept in the lanes' registers, and there the products go through the matrix unit:
-of f32, or of tf32 or bf16 read as f32, whichever the machine multiplies.
+of f32, of shorter floats read as f32, or of i8 and u8 read as i32, whichever the machine multiplies.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ MOST_TILES = 8
 MATRIX, TILE = "m", "tile"
 #: Rows and columns of a tile.
 SIDE = 16
-#: dtype of the factors -> steps of a sum that the matrix unit takes at once.
-STEPS = {"f32": 4, "tf32": 8, "bf16": 16}
-#: dtype of the factors -> cells at a multiple of which each piece of a row must start: it is moved as one.
-PIECE = {"f32": 1, "tf32": 1, "bf16": 4}
+#: dtype of the factors -> steps of a sum that the matrix unit takes at once; i8 stands for u8 too.
+STEPS = {"f32": 4, "tf32": 8, "bf16": 16, "f16": 16, "i8": 32}
+#: dtype of the factors -> cells at a multiple of which each piece of a row must start if its steps lie side by
+#: side: it is moved as one.
+PIECE = {"f32": 1, "tf32": 1, "bf16": 4, "f16": 4, "i8": 4}
+#: dtype of the factors -> the same in shared memory, where the unit loads 16 bytes at once.
+WIDE_PIECE = {"bf16": 8, "f16": 8, "i8": 16}
+#: dtype of a tile's sums -> C type.
+TILES = {"f32": "pd_tile", "i32": "pd_tile_i32"}
 
 
 @dataclass(frozen=True)
@@ -51,8 +56,10 @@ def tile_nest(program: Program, scope: Scope, path: Path) -> TileNest | None:
     wanted = ["", "", MATRIX][-len(scopes) :]
     if len(scopes) < 2 or [s.suffix for s in scopes] != wanted or not isinstance(statement, Statement):
         return None
-    if [s.size for s in scopes[:2]] != [SIDE, SIDE] or statement.guard or statement.dtype != "f32":
+    if [s.size for s in scopes[:2]] != [SIDE, SIDE] or statement.guard:
         return None
+    if statement.dtype not in TILES and len(scopes) == 3:
+        return None  # sums in another dtype than those of the unit
     nest = TileNest(tuple(scopes), statement, len(path) - 1)
     return nest if _apart(program, nest) else None
 
@@ -82,11 +89,15 @@ def tile_number(form: AffineExpr, nest: TileNest) -> AffineExpr | None:
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of the products: the first element of the tile's slice, and the distance of its rows."""
+    """One side of the products: the first element of the tile's slice, and the distances between rows and
+    between steps."""
 
     access: Access
     first: AffineExpr
     stride: int
+    step: int
+    wide: bool
+    """True if its pieces of 16 bytes start at multiples of 16 bytes."""
 
 
 def product_dtype(nest: TileNest) -> str:
@@ -94,8 +105,15 @@ def product_dtype(nest: TileNest) -> str:
     value = nest.statement.value
     if nest.statement.accumulate != "add" or not performs(value, "mul"):
         return ""
-    dtypes = set(map(_read_dtype, value.arguments))
-    return dtypes.pop() if len(dtypes) == 1 else ""
+    return factors_dtype(nest.statement.dtype, set(map(_read_dtype, value.arguments)))
+
+
+def factors_dtype(total: str, stored: set[str]) -> str:
+    """The dtype of factors that are ``stored`` in these and added up in ``total``, as :data:`STEPS` names it;
+    empty where no unit has them."""
+    if total == "i32":
+        return "i8" if stored <= {"i8", "u8"} else ""
+    return next(iter(stored)) if len(stored) == 1 and total == "f32" else ""
 
 
 def _read_dtype(value: Expression) -> str:
@@ -109,7 +127,7 @@ def factors_of(
 ) -> tuple[Factor, Factor] | None:
     """Left and right factor of a sum of products that the matrix unit adds up; None where it cannot.
 
-    ``addresses``: of the statement's reads. Both must have neighbouring steps side by side.
+    ``addresses``: of the statement's reads.
     """
     dtype = product_dtype(nest)
     if len(addresses) != 2 or dtype not in STEPS or not nest.steps or nest.steps % STEPS[dtype]:
@@ -118,11 +136,16 @@ def factors_of(
     found: dict[int, Factor] = {}
     for access, form in addresses:
         mine = [level for level in (row, column) if form.coefficients.get(level, 0)]
-        if len(mine) != 1 or form.coefficients.get(step, 0) != 1 or form.quotients:
+        apart = form.coefficients.get(step, 0)
+        if len(mine) != 1 or not apart or form.quotients:
             return None
         rest = {l: c for l, c in form.terms if l not in (row, column, step)}
         stride = form.coefficients[mine[0]]
-        if any(number % PIECE[dtype] for number in (stride, form.constant, *rest.values())):
+        # The distance that is not one stands between the starts of pieces.
+        starts = (apart if apart != 1 else stride, form.constant, *rest.values())
+        if apart == 1 and any(start % PIECE[dtype] for start in starts):
             return None
-        found[mine[0]] = Factor(access, AffineExpr.of(rest, form.constant), stride)
+        wide = dtype in WIDE_PIECE and all(start % WIDE_PIECE[dtype] == 0 for start in starts)
+        wide = wide and (apart == 1 or stride == 1 and dtype != "i8")
+        found[mine[0]] = Factor(access, AffineExpr.of(rest, form.constant), stride, apart, wide)
     return (found[row], found[column]) if len(found) == 2 else None

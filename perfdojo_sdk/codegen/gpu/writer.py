@@ -11,6 +11,7 @@ from contextlib import contextmanager
 
 from perfdojo_sdk.codegen.c import Point
 from perfdojo_sdk.codegen.c_values import c_index
+from perfdojo_sdk.codegen.gpu.async_copies import WORDS
 from perfdojo_sdk.codegen.gpu.host import HostPart
 from perfdojo_sdk.codegen.gpu.placement import Placed
 from perfdojo_sdk.codegen.gpu.tiles import TileNest, tile_number
@@ -54,14 +55,14 @@ class GpuWriter(HostPart):
         return self.placed[self.program.buffer_of[access.array].name]
 
     def visit_statement(self, statement: Statement, point: Point) -> None:
-        if statement.id in self.copies:
-            self.copy_later(statement, point, 1)
+        if statement.id in self.copies and statement.dtype in WORDS:
+            self.copy_later(statement, point, wide=False)
         else:
             super().visit_statement(statement, point)
 
-    def copy_later(self, statement: Statement, point: Point, width: int) -> None:
-        """Start an asynchronous copy of one cell, or of four neighbours."""
-        word, ends = "pd_copy_async4" if width == 4 else "pd_copy_async", []
+    def copy_later(self, statement: Statement, point: Point, wide: bool) -> None:
+        """Start an asynchronous copy of one cell, or of as many neighbours as are 16 bytes."""
+        word, ends = "pd_copy_async16" if wide else "pd_copy_async", []
         for access in (statement.target, *statement.reads):
             index = self.subscript(self.flat(access, point), point)
             ends.append(f"{c_name(self.place_of(access).buffer.name)}, {index}")

@@ -220,7 +220,7 @@ template <class A, class B> static inline void copy_async(const A &to, int64_t t
     copy.from_at = from_at;
     copy.finish = [](const Copy &copy) {
         const A &to = *(const A *)copy.to;
-        to[copy.to_at] = (float)(*(const B *)copy.from)[copy.from_at];
+        to[copy.to_at] = (*(const B *)copy.from)[copy.from_at];
     };
 }
 
@@ -554,6 +554,12 @@ static inline void aligned4(const void *first, int64_t at)
         fail(MISALIGNED, "four floats are not at a multiple of 16 bytes", "a wide access");
 }
 
+static inline void aligned16(const void *first, int64_t byte)
+{
+    if (((uintptr_t)first + (uintptr_t)byte) % 16)
+        fail(MISALIGNED, "16 bytes are not at a multiple of 16", "a wide access");
+}
+
 static inline void aligned4_f16(const void *first, int64_t at)
 {
     if ((uintptr_t)((const pd_f16 *)first + at) % 8)
@@ -591,68 +597,114 @@ template <class A> static inline const void *first_of(const A &array) { return a
 template <class T> static inline const void *first_of(T *array) { return array; }
 template <class T> static inline const void *first_of(const T *array) { return array; }
 
+template <class A> static inline int size_of(const A &array) { return (int)sizeof(*array.values); }
+template <class T> static inline int size_of(T *) { return (int)sizeof(T); }
+
 /* -- tiles of a matrix unit ----------------------------------------------------------------------- */
 
 static const int SIDE = 16, TILE_OWN = SIDE * SIDE / PD_WARP;
 
 /* One lane's cells of a tile. */
-struct Tile {
-    float values[TILE_OWN];
+template <class V> struct Tile {
+    V values[TILE_OWN];
     bool written[TILE_OWN];
 
     Tile() : written() {}
 };
 
-struct TileCell {
-    Tile &tile;
+template <class V> struct TileCell {
+    Tile<V> &tile;
     int own;
 
-    operator float() const
+    operator V() const
     {
         if (!tile.written[own])
             fail(UNWRITTEN, "a cell is read that nobody wrote", "a tile");
         return tile.values[own];
     }
-    void operator=(float given) const
+    void operator=(V given) const
     {
         tile.values[own] = given;
         tile.written[own] = true;
     }
-    void operator=(const TileCell &other) const { *this = (float)other; }
-    void operator+=(float given) const { *this = (float)*this + given; }
-    void operator-=(float given) const { *this = (float)*this - given; }
-    void operator*=(float given) const { *this = (float)*this * given; }
+    void operator=(const TileCell &other) const { *this = (V)other; }
+    void operator+=(V given) const { *this = (V)*this + given; }
+    void operator-=(V given) const { *this = (V)*this - given; }
+    void operator*=(V given) const { *this = (V)*this * given; }
 };
+template <class V> static inline TileCell<V> tile_cell(Tile<V> &tile, int own) { return {tile, own}; }
 
 static inline int tile_column() { return me->thread % PD_WARP % SIDE; }
 static inline int tile_row(int own) { return me->thread % PD_WARP / SIDE * TILE_OWN + own; }
 
+/* The type of an array's elements, the steps that the unit takes of them at once, and their values in a sum. */
+template <class A> struct Element;
+template <class T> struct Element<T *> {
+    typedef T type;
+};
+template <class T> struct Element<const T *> {
+    typedef T type;
+};
+#ifdef PD_CHECKED
+template <class T, int64_t CELLS> struct Element<Array<T, CELLS>> {
+    typedef T type;
+};
+template <class T, int64_t CELLS> struct Element<Input<T, CELLS>> {
+    typedef T type;
+};
+#endif
+static constexpr int steps_of(float) { return 4; }
+static constexpr int steps_of(pd_tf32) { return 8; }
+static constexpr int steps_of(pd_f16) { return 16; }
+static constexpr int steps_of(pd_bf16) { return 16; }
+static constexpr int steps_of(int8_t) { return 32; }
+static constexpr int steps_of(uint8_t) { return 32; }
 static inline float widened(float x) { return x; }
+static inline float widened(pd_f16 x) { return pd_f32_from_f16(x); }
 static inline float widened(pd_bf16 x) { return pd_f32_from_bf16(x); }
 static inline float widened(pd_tf32 x) { return pd_f32_from_tf32(x); }
+static inline int32_t widened(int8_t x) { return x; }
+static inline int32_t widened(uint8_t x) { return x; }
 
-template <class T, class A, class B>
-static inline void tile_multiply(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
-                                 int64_t b_stride, int steps, int site)
+/* Sixteen rows of a factor, or as many columns of the right one. */
+template <class A> struct Side {
+    typedef typename Element<A>::type type;
+    A array;
+    int64_t at, stride, step;
+
+    type operator()(int64_t row, int64_t k) const { return array[at + row * stride + k * step]; }
+};
+
+/* Neighbouring steps of numbers of one or two bytes are loaded four at a time. */
+template <class A> static inline Side<A> side(const A &array, int64_t at, int64_t stride, int64_t step)
+{
+    typedef typename Element<A>::type type;
+    if (step == 1 && sizeof(type) < 4)
+        for (int row = 0; row < SIDE; row++)
+            if (((uintptr_t)first_of(array) + sizeof(type) * (uintptr_t)(at + row * stride)) % (4 * sizeof(type)))
+                fail(MISALIGNED, "four neighbours are not at a multiple of their size", "a wide access");
+    return {array, at, stride, step};
+}
+
+/* The same in shared memory, where the unit loads 16 bytes at once: of a row's steps, or of a step's rows. */
+template <class A> static inline Side<A> side_shared(const A &array, int64_t at, int64_t stride, int64_t step)
+{
+    typedef typename Element<A>::type type;
+    const int64_t apart = step == 1 ? stride : step, pieces = step == 1 ? SIDE : steps_of(type());
+    for (int64_t piece = 0; piece < pieces; piece++)
+        aligned16(first_of(array), (at + piece * apart) * (int64_t)sizeof(type));
+    if (step != 1 && (stride != 1 || sizeof(type) != 2))
+        fail(MISALIGNED, "rows of other numbers than of two bytes cannot be turned", "a wide access");
+    return {array, at, stride, step};
+}
+
+template <class V, class A, class B>
+static inline void tile_add(Tile<V> &sum, const Side<A> &rows, const Side<B> &columns, int site)
 {
     wait(AT_WARP, site, false); /* all lanes take part, and nothing they did to memory is ordered by that */
     for (int own = 0; own < TILE_OWN; own++)
-        for (int k = 0; k < steps; k++) {
-            const T left = a[a_at + tile_row(own) * a_stride + k], right = b[b_at + tile_column() * b_stride + k];
-            TileCell{sum, own} += widened(left) * widened(right);
-        }
-}
-
-/* Rows of bfloat16, of which the unit loads four neighbours at once. */
-template <class A, class B>
-static inline void tile_multiply_bf16(Tile &sum, const A &a, int64_t a_at, int64_t a_stride, const B &b, int64_t b_at,
-                                      int64_t b_stride, int steps, int site)
-{
-    for (int row = 0; row < SIDE; row++) {
-        aligned4_bf16(first_of(a), a_at + row * a_stride);
-        aligned4_bf16(first_of(b), b_at + row * b_stride);
-    }
-    tile_multiply<pd_bf16>(sum, a, a_at, a_stride, b, b_at, b_stride, steps, site);
+        for (int k = 0; k < steps_of(typename Side<A>::type()); k++)
+            TileCell<V>{sum, own} += widened(rows(tile_row(own), k)) * widened(columns(tile_column(), k));
 }
 
 } // namespace pd_emulated
@@ -676,22 +728,26 @@ static inline void tile_multiply_bf16(Tile &sum, const A &a, int64_t a_at, int64
 #define pd_shuffle_xor(value, distance) pd_emulated::shuffle_xor(value, distance, __LINE__)
 #define pd_copy_async(to, to_at, from, from_at) \
     pd_emulated::copy_async(pd_emulated::pointer_to(to), to_at, pd_emulated::pointer_to(from), from_at)
-#define pd_copy_async4(to, to_at, from, from_at) \
+#define pd_copy_async16(to, to_at, from, from_at) \
     do { \
-        pd_emulated::aligned4(pd_emulated::first_of(to), to_at); \
-        pd_emulated::aligned4(pd_emulated::first_of(from), from_at); \
-        for (int pd_k = 0; pd_k < 4; pd_k++) \
+        const int pd_size = pd_emulated::size_of(to); \
+        pd_emulated::aligned16(pd_emulated::first_of(to), (to_at) * pd_size); \
+        pd_emulated::aligned16(pd_emulated::first_of(from), (from_at) * pd_size); \
+        for (int pd_k = 0; pd_k < 16 / pd_size; pd_k++) \
             pd_copy_async(to, (to_at) + pd_k, from, (from_at) + pd_k); \
     } while (0)
 #define pd_copies_done() pd_emulated::copies_done()
 #define PD_TILE_OWN (pd_emulated::TILE_OWN)
-typedef pd_emulated::Tile pd_tile;
-#define pd_tile_cell(tile, own) (pd_emulated::TileCell{tile, own})
+typedef pd_emulated::Tile<float> pd_tile;
+typedef pd_emulated::Tile<int32_t> pd_tile_i32;
+#define pd_tile_cell(tile, own) pd_emulated::tile_cell(tile, own)
 #define pd_tile_row(own) pd_emulated::tile_row(own)
 #define pd_tile_column(own) pd_emulated::tile_column()
-#define pd_tile_multiply(...) pd_emulated::tile_multiply<float>(__VA_ARGS__, __LINE__)
-#define pd_tile_multiply_tf32(...) pd_emulated::tile_multiply<pd_tf32>(__VA_ARGS__, __LINE__)
-#define pd_tile_multiply_bf16(...) pd_emulated::tile_multiply_bf16(__VA_ARGS__, __LINE__)
+#define pd_rows(array, ...) pd_emulated::side(pd_emulated::pointer_to(array), __VA_ARGS__)
+#define pd_columns(array, ...) pd_emulated::side(pd_emulated::pointer_to(array), __VA_ARGS__)
+#define pd_rows_shared(array, ...) pd_emulated::side_shared(pd_emulated::pointer_to(array), __VA_ARGS__)
+#define pd_columns_shared(array, ...) pd_emulated::side_shared(pd_emulated::pointer_to(array), __VA_ARGS__)
+#define pd_tile_add(...) pd_emulated::tile_add(__VA_ARGS__, __LINE__)
 #define pd_load4(array, at) pd_emulated::load4(array, at, pd_emulated::first_of(array))
 #define PD_STORE4(T, aligned, array, at, x, y, z, w) \
     (pd_emulated::aligned(pd_emulated::first_of(array), at), pd_emulated::store4<T>(array, at, x, y, z, w))

@@ -17,7 +17,8 @@
  *   pd_sync_block(), pd_sync_warp()   barriers: all threads arrive, then see each other's writes
  *   pd_shuffle_xor(value, distance)   the value of lane pd_lane ^ distance
  *   pd_f32x4, pd_load4, pd_store4     four floats at a multiple of 16 bytes
- *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; pd_copy_async4: four floats
+ *   pd_copy_async(to, at, from, at)   copies a float from memory to shared memory; pd_copy_async16: as many
+ *                                     neighbours of any type as are 16 bytes, at multiples of 16 bytes
  *   pd_copies_done()                  waits for the thread's own copies; with a barrier after it, all copies of the
  *                                     block are done. Only if a location of the target uses such copies
  *   pd_store4_f16, pd_store4_bf16     like pd_store4, of four pd_f16 or pd_bf16 at a multiple of 8 bytes
@@ -26,11 +27,15 @@
  *                                     all below only if the warp has a matrix unit
  *   pd_tile_cell(tile, own)           one of them
  *   pd_tile_row(own), pd_tile_column(own)     its row and column in the tile
- *   pd_tile_multiply(tile, a, at, stride, b, at, stride, steps)
- *                                     adds the product of 16 rows of a with 16 rows of b, each of so many elements;
- *                                     only if the unit multiplies f32
- *   pd_tile_multiply_bf16             the same of bf16, whose rows start at multiples of 8 bytes; in f32 it adds
- *   pd_tile_multiply_tf32             the same of tf32; in f32 it adds
+ *   pd_tile_i32                       the same of sums in i32
+ *   pd_rows(array, at, stride, step)  what the unit takes at once of 16 rows of the left factor, with these distances
+ *                                     between rows and between elements of a row: 4 elements of f32, 8 of tf32, 16 of
+ *                                     f16 and bf16, 32 of i8 and u8, for those dtypes that the unit multiplies. Elements
+ *                                     of less than four bytes that lie side by side start at multiples of four of them
+ *   pd_columns(array, at, stride, step)       the same of 16 columns of the right factor
+ *   pd_rows_shared, pd_columns_shared the same in shared memory, where rows, or else steps of 2 bytes, lie side by side
+ *                                     and start at multiples of 16 bytes
+ *   pd_tile_add(tile, rows, columns)  adds their products to a tile, floats in f32 and integers in i32
  *   PD_INF, PD_INLINE                 as in C
  */
 #ifndef PD_GPU_H

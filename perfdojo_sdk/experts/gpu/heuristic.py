@@ -7,6 +7,7 @@ from functools import partial
 from typing import TypeAlias
 
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine, machine_of
+from perfdojo_sdk.codegen.gpu.placement import ASYNC
 from perfdojo_sdk.codegen.gpu.tiles import MATRIX
 from perfdojo_sdk.codegen.operations import FUNCTION_COST, SPELLINGS
 from perfdojo_sdk.core.dtypes import DIGITS
@@ -42,16 +43,22 @@ def expert(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
 
 
 def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...]:
-    """Plays with the sizes of the machine: one game, and one more for each dtype that its matrix units
-    multiply, where the kernel has a product. A measurement has to say which is fastest.
+    """Plays with the sizes of the machine: one game; where the kernel has a product, one that copies slices
+    ahead, and more for the dtypes that its matrix units multiply. A measurement has to say which is fastest.
 
-    Products of a shorter dtype than f32 are played where the rules say that precision may change.
+    Products are rounded to a shorter dtype than f32 where the rules say that precision may change; those whose
+    factors are stored in one are played as they are.
     """
     games = [_game(root, rules, machine, play_tiles)]
-    for dtype in sorted(machine.matrix, key=lambda name: -DIGITS[name]):
-        if dtype == FULL or rules.most >= Kind.CHANGES_PRECISION:
-            games.append(_game(root, rules, machine, partial(play_matrix, dtype=dtype)))
-    return tuple(game for k, game in enumerate(games) if k == 0 or MATRIX in _suffixes(game.program))
+    if ASYNC in rules.dialect.locations:
+        ahead = _game(root, rules, machine, partial(play_tiles, ahead=True))
+        games += [ahead] if any(buffer.location == ASYNC for buffer in ahead.program.buffers) else []
+    products = [partial(play_matrix, dtype="")]
+    roundings = rules.dialect.roundings if rules.most >= Kind.CHANGES_PRECISION else frozenset[str]()
+    for dtype in sorted(machine.matrix & {FULL, *roundings}, key=lambda name: -DIGITS[name]):
+        products.append(partial(play_matrix, dtype=dtype))
+    played = [_game(root, rules, machine, each) for each in products]
+    return (*games, *(game for game in played if MATRIX in _suffixes(game.program)))
 
 
 def _suffixes(program: Program) -> set[str]:

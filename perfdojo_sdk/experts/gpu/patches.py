@@ -13,6 +13,7 @@ from math import prod
 from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Scope
+from perfdojo_sdk.experts.gpu.slices import share_copy
 from perfdojo_sdk.experts.gpu.steps import (
     WIDE,
     arrange,
@@ -21,7 +22,7 @@ from perfdojo_sdk.experts.gpu.steps import (
     only_statement,
     split,
 )
-from perfdojo_sdk.experts.gpu.tiles import ENOUGH_THREADS, factors_of, share_copy
+from perfdojo_sdk.experts.gpu.tiles import ENOUGH_THREADS, factors_of
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.search.play import Play
 

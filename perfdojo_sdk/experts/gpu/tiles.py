@@ -7,36 +7,28 @@ divides the sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf, prod
-from typing import TypeAlias
 
-from perfdojo_sdk.codegen.gpu.mapping import BLOCK, GRID, Machine
+from perfdojo_sdk.codegen.gpu.mapping import GRID, Machine
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Access, Read, performs
-from perfdojo_sdk.core.program import Path, Scope, Statement
+from perfdojo_sdk.core.expression import Access, Cast, Read, performs
+from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.transformation import Kind
-from perfdojo_sdk.experts.gpu.steps import (
-    WIDE,
-    arrange,
-    chain,
-    factors,
-    only_statement,
-    split,
-)
+from perfdojo_sdk.experts.gpu.slices import Slicing, copy_ahead, in_slices, map_threads
+from perfdojo_sdk.experts.gpu.steps import WIDE, arrange, chain, factors, only_statement, split
 from perfdojo_sdk.experts.steps import neighbour, separate
 from perfdojo_sdk.search.play import Play
-
-#: Orders the dimensions of a slice: the game, the nest that reads it, its name.
-LayOut: TypeAlias = Callable[[Play, str, str], None]
 
 VECTOR = "v"
 #: Rows or columns of a block's tile.
 LARGEST = 128
 #: Most steps of the sum in one slice that are unrolled.
 WRITTEN_OUT = 16
+#: Most steps in a slice that is copied ahead: while the next one is on its way, its addresses take registers.
+DEPTH_AHEAD = 8
 #: Threads of a multiprocessor that keep its multipliers busy.
 ENOUGH_THREADS = 384
 #: Parts that a sum is cut into at most, and the steps that each of them has at least.
@@ -61,6 +53,8 @@ class Product:
     left: str
     right: str
     target: str
+    after: str = ""
+    """The statement in the nest that uses the complete sums, if there is one."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +78,7 @@ def find_product(play: Play, place: str) -> Product | None:
     body = play.scope(loops[-1]).body
     if len(loops) < 2 or len(body) != 2 or not isinstance(body[1], Scope) or isinstance(body[0], Scope):
         return None
-    statement = only_statement(play, body[1].id) if isinstance(body[1], Scope) else None
+    statement = only_statement(play, body[1].id)
     if statement is None or statement.accumulate != "add":
         return None
     reads = factors_of(statement)
@@ -107,14 +101,34 @@ def find_product(play: Play, place: str) -> Product | None:
 
 
 def factors_of(statement: Statement) -> tuple[Form, Form] | None:
-    """The two factors of the value, where it is a product of two elements."""
+    """The two factors of the value, where it is a product of two elements, or of two that are widened."""
     value = statement.value
     if not performs(value, "mul"):
         return None
-    one, other = value.arguments
+    one, other = (v.argument if isinstance(v, Cast) else v for v in value.arguments)
     if not isinstance(one, Read) or not isinstance(other, Read):
         return None
     return Form.of(one.access), Form.of(other.access)
+
+
+def take_epilogue(play: Play, product: Product) -> Product:
+    """The product with the next nest in its own, if that is one statement for each sum, which alone uses it."""
+    loops, kept = [*product.outer, product.row, product.column], play.trace
+    at = play.program.paths[loops[0]][0] + 1
+    if product.target in play.program.interface or at >= len(play.program.body):
+        return product
+    users = [s.id for s in play.statements() if any(r.array == product.target for r in s.reads)]
+    try:
+        for loop in loops:
+            play.must("join_scopes", loop)
+    except MoveError:
+        play.trace = kept
+        return product
+    *_, last = play.scope(product.column).body
+    if isinstance(last, Statement) and not last.accumulate and users == [last.id]:
+        return replace(product, after=last.id)
+    play.trace = kept
+    return product
 
 
 @dataclass(frozen=True)
@@ -129,23 +143,28 @@ class Form:
         return Form(access.array, frozenset(l for form in access.subscripts for l in form.levels))
 
 
-def best_tile(product: Product, around: int, machine: Machine) -> Tile | None:
+def best_tile(product: Product, around: int, machine: Machine, ahead: bool = False) -> Tile | None:
     """The tile with the least :func:`_cost`."""
-    return min(_tiles(product, machine), key=lambda tile: _cost(product, tile, around, machine), default=None)
+    tiles = _tiles(product, machine, ahead)
+    return min(tiles, key=lambda tile: _cost(product, tile, around, machine), default=None)
 
 
-def _tiles(product: Product, machine: Machine) -> Iterator[Tile]:
+def _tiles(product: Product, machine: Machine, ahead: bool = False) -> Iterator[Tile]:
     """Tiles that divide the product, of blocks that the machine can have."""
     for thread_rows, thread_columns in ((8, 8), (8, 4), (4, 4), (2, 4), (2, 2), (1, 2), (1, 1)):
         deepest = WRITTEN_OUT if thread_rows * thread_columns > 16 else 2 * WRITTEN_OUT
-        # At least two slices, since data that is used once need not be shared.
-        depth = factors(product.steps, min(deepest, product.steps - 1))[-1]
+        # At least two slices, since data that is used once need not be shared; ahead, two pairs of them.
+        most = min(deepest, product.steps - 1)
+        depth = factors(product.steps // 2, min(DEPTH_AHEAD, most // 2))[-1] if ahead else most
+        depth = factors(product.steps, depth)[-1]
+        if ahead and product.steps % (2 * depth):
+            return
         for rows in factors(product.rows, LARGEST):
             for columns in factors(product.columns, LARGEST):
                 if rows % thread_rows or columns % thread_columns:
                     continue
                 tile = Tile(rows, columns, thread_rows, thread_columns, depth)
-                fits = (rows + columns) * depth * 4 <= machine.shared_bytes
+                fits = (1 + ahead) * (rows + columns) * depth * 4 <= machine.shared_bytes
                 if machine.warp <= tile.threads <= 256 and fits:
                     yield tile
 
@@ -201,8 +220,11 @@ def _in_parts(play: Play, product: Product, parts: int) -> Product:
     return found
 
 
-def play_tiles(play: Play, place: str, machine: Machine) -> None:
-    """Play the product at ``place``; nothing where there is none, or no tile divides it."""
+def play_tiles(play: Play, place: str, machine: Machine, ahead: bool = False) -> None:
+    """Play the product at ``place``; nothing where there is none, or no tile divides it.
+
+    ``ahead``: the next slices are copied while the present ones are multiplied.
+    """
     product = find_product(play, place)
     if product is None:
         return
@@ -210,9 +232,11 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     parts = _parts(product, around, machine)
     if parts > 1 and play.most >= Kind.REASSOCIATES:
         product, around = _in_parts(play, product, parts), around * parts
-    tile = best_tile(product, around, machine)
+    tile = best_tile(product, around, machine, ahead)
     if tile is None:
         return
+    if parts == 1:
+        product = take_epilogue(play, product)
     rows = split(play, product.row, tile.rows)
     columns = split(play, product.column, tile.columns)
     own_rows = _own(play, rows[-1], tile.thread_rows)
@@ -221,16 +245,16 @@ def play_tiles(play: Play, place: str, machine: Machine) -> None:
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
     lay_out = partial(_lay_out, own=(len(own_rows), len(own_columns)))
-    start, compute, end = in_slices(play, product, tile.depth, tile.threads, threads, 2, lay_out)
-    _spread_steps(play, compute)
-    for loop in chain(play, compute)[2:]:
-        if play.scope(loop).size <= WRITTEN_OUT:
-            play.may("annotate_scope", loop, suffix="u")
-            break
-    for top in (start, compute, end):
-        for loop in chain(play, top)[:2]:
-            play.may("annotate_scope", loop, suffix=BLOCK)
-    _write_wide(play, end)
+    sums = in_slices(play, product, Slicing(tile.depth, tile.threads, 2, ahead), threads, lay_out)
+    for compute in sums.compute:
+        _spread_steps(play, compute)
+        for loop in chain(play, compute)[2:]:
+            if play.scope(loop).size <= WRITTEN_OUT:
+                play.may("annotate_scope", loop, suffix="u")
+                break
+    for nest in copy_ahead(play, sums) if ahead else sums.nests:
+        map_threads(play, nest, tile.threads)
+    _write_wide(play, sums.end)
     for loop in grid:
         play.may("annotate_scope", loop, suffix=GRID)
 
@@ -288,73 +312,6 @@ def _spread_steps(play: Play, compute: str) -> None:
             dim = next(k for k, form in enumerate(read.subscripts) if form.highest in (row, row + 1))
             size = play.program.buffer_of[read.array].shape[dim]
             play.may("pad_dim", read.array, dim=dim, size=size + 1)
-
-
-def in_slices(
-    play: Play,
-    product: Product,
-    depth: int,
-    runners: int,
-    threads: list[str],
-    inwards: int,
-    lay_out: LayOut | None = None,
-) -> tuple[str, str, str]:
-    """Sums in a buffer of the block, slices of the operands, ``depth`` steps deep, in shared memory.
-
-    ``threads``: the scopes of a block's threads or warps; ``runners``: how many threads copy the slices. The
-    steps of a slice go so many scopes ``inwards``; ``lay_out`` orders a slice's dimensions. Gives the nests
-    that start the sums, add to them, and write them out.
-    """
-    start = threads[0]
-    end = play.stage("stage_write", start, product.target).copy
-    total = separate(play, product.total, start)
-    nest = chain(play, total)
-    arrange(play, [nest[-1], *nest[:-1]])
-    slices = split(play, nest[-1], depth)
-    if len(slices) == 1:
-        raise MoveError("PD-T006", "a sum of one slice has nothing to share")
-    for _ in range(inwards):
-        play.must("swap_scopes", slices[1])
-    compute = chain(play, slices[0])[1]
-    for array in (product.left, product.right):
-        staged = play.stage("stage_read", compute, array)
-        if lay_out is not None:
-            lay_out(play, compute, staged.buffer)
-        share_copy(play, play.program.paths[staged.copy], runners)
-    return start, compute, end
-
-
-def share_copy(play: Play, path: Path, threads: int) -> None:
-    """Copy a slice with all threads: neighbours take neighbouring elements, four at a time if they can."""
-    loops = chain(play, play.program.node(path).id)
-    statement = only_statement(play, loops[-1])
-    assert statement is not None
-    source, target = statement.reads[0], statement.target
-    first = len(play.around(loops[0]))
-    address = play.program.buffer_of[source.array].address(source.subscripts)
-    stored = play.program.buffer_of[target.array].address(target.subscripts)
-    stride = {loop: address.coefficients.get(first + k, 0) for k, loop in enumerate(loops)}
-    together = [
-        loop for k, loop in enumerate(loops) if stride[loop] == stored.coefficients.get(first + k) == 1
-    ]
-    arrange(play, sorted(loops, key=lambda loop: -stride[loop]))
-    lanes: list[str] = []
-    if together and play.scope(together[0]).size % WIDE == 0:
-        lanes = split(play, together[0], WIDE)[-1:]
-    shared, turns = list[str](), list[str]()
-    for loop in reversed(chain(play, play.program.node(path).id)):
-        if loop in lanes:
-            continue
-        part = factors(play.scope(loop).size, threads)[-1]
-        parts = split(play, loop, part) if part > 1 else [loop]
-        shared[:0] = parts[-1:] if part > 1 else []
-        turns[:0] = parts[:-1] if part > 1 else parts
-        threads //= part
-    arrange(play, [*shared, *turns, *lanes])
-    for lane in lanes:
-        play.may("annotate_scope", lane, suffix="v")
-    for loop in reversed(shared):
-        play.may("annotate_scope", loop, suffix=BLOCK)
 
 
 def _write_wide(play: Play, end: str) -> None:

@@ -37,7 +37,7 @@ def checked(text: str, forget: str = "") -> NumericReport:
 
 @pytest.mark.parametrize(
     ("text", "word"),
-    [(ONE_BY_ONE, ASYNC), (FOUR_AT_ONCE, "pd_copy_async4("), (IN_TURNS, ASYNC), (OWN_CELL, ASYNC)],
+    [(ONE_BY_ONE, ASYNC), (FOUR_AT_ONCE, "pd_copy_async16("), (IN_TURNS, ASYNC), (OWN_CELL, ASYNC)],
 )
 def test_a_copy_is_waited_for_in_front_of_a_barrier(text: str, word: str) -> None:
     code = emitted(text).code

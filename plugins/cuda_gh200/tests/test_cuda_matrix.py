@@ -90,7 +90,7 @@ def test_a_product_goes_through_the_tensor_cores(dtype: str) -> None:
     code = emitted(text).code
     assert "pd_tile c_w[2];" in code, "registers of the warp that has them"
     assert "PD_UNROLL\n            for (int i3 = 0; i3 < 2; i3++)" in code
-    assert f"pd_tile_multiply_{dtype}(c_w[i3], a_r, i3*320, 20, b_r, i2*320, 20, 16);" in code
+    assert f"pd_tile_multiply_{dtype}(c_w[i3], a_r, i3*320, 20, 1, b_r, i2*320, 20, 1, 16);" in code
     assert f"pd_store4_{dtype}(a_r, " in code
     report = checked(text)
     assert report.ok, report.problem
@@ -192,7 +192,7 @@ int main()
     for (pd_lane = 0; pd_lane < 32; pd_lane++) {
         pd_tile tile;
         first = tile.values;
-        pd_tile_multiply_@DTYPE@(tile, a, 4, 40, b, 4, 40, 32);
+        pd_tile_multiply_@DTYPE@(tile, a, 4, 40, 1, b, 4, 40, 1, 32);
         for (int own = 0; own < PD_TILE_OWN; own++)
             printf("%d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
     }

@@ -85,7 +85,7 @@ def checked(text: str, forget: str = "") -> NumericReport:
 def test_a_product_keeps_its_tiles_in_registers_and_uses_the_matrix_unit() -> None:
     code = GENERATOR.generate(parse(PRODUCT, TARGET.dialect), "pd_case").code
     assert "c_w: registers of a warp's lanes" in code
-    assert "pd_tile_multiply(c_w, a_r, i2*256, 16, b_r, i3*256, 16, 16);" in code
+    assert "pd_tile_multiply(c_w, a_r, i2*256, 16, 1, b_r, i3*256, 16, 1, 16);" in code
     report = checked(PRODUCT)
     assert report.ok, report.problem
 
@@ -252,9 +252,9 @@ int main()
     }
     for (pd_lane = 0; pd_lane < 64; pd_lane++) {
         pd_tile tile = {0, 0, 0, 0};
-        pd_tile_multiply(tile, a, 4, 40, b, 4, 40, 32);
-        pd_tile_multiply_bf16(tile, short_a, 4, 40, short_b, 4, 40, 32);
-        pd_tile_multiply_tf32(tile, less_a, 4, 40, less_b, 4, 40, 32);
+        pd_tile_multiply(tile, a, 4, 40, 1, b, 4, 40, 1, 32);
+        pd_tile_multiply_bf16(tile, short_a, 4, 40, 1, short_b, 4, 40, 1, 32);
+        pd_tile_multiply_tf32(tile, less_a, 4, 40, 1, less_b, 4, 40, 1, 32);
         for (int own = 0; own < PD_TILE_OWN; own++)
             printf("0 %d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
     }

@@ -107,7 +107,7 @@ PD_INLINE void pd_copy_async(float *to, int64_t to_at, const float *from, int64_
                  :: "r"((unsigned)__cvta_generic_to_shared(to + to_at)),
                     "l"(__cvta_generic_to_global(from + from_at)) : "memory");
 }
-PD_INLINE void pd_copy_async4(float *to, int64_t to_at, const float *from, int64_t from_at)
+template <class T> PD_INLINE void pd_copy_async16(T *to, int64_t to_at, const T *from, int64_t from_at)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
                  :: "r"((unsigned)__cvta_generic_to_shared(to + to_at)),
@@ -134,67 +134,120 @@ PD_INLINE void pd_store4_tf32(pd_tf32 *array, int64_t at, pd_tf32 x, pd_tf32 y, 
     *(uint4 *)(array + at) = make_uint4(x.bits, y.bits, z.bits, w.bits);
 }
 
-/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8k16 or m16n8k8 keep their sums: lane l has, of the
- * left eight columns and then of the right ones, columns 2*(l%4) and 2*(l%4)+1 of row l/4, then of row l/4+8. */
+/* A tile of 16 by 16 in the registers of a warp, as two of mma.m16n8 keep their sums: lane l has, of the left
+ * eight columns and then of the right ones, columns 2*(l%4) and 2*(l%4)+1 of row l/4, then of row l/4+8. */
 #define PD_TILE_OWN 8
-struct pd_tile {
-    float values[PD_TILE_OWN];
+template <class T> struct pd_tile_of {
+    T values[PD_TILE_OWN];
 };
+typedef pd_tile_of<float> pd_tile;
+typedef pd_tile_of<int32_t> pd_tile_i32;
 #define pd_tile_cell(tile, own) ((tile).values[own])
 #define pd_tile_row(own) ((pd_lane >> 2) + ((own) >> 1 & 1) * 8)
 #define pd_tile_column(own) (((own) >> 2) * 8 + (pd_lane & 3) * 2 + ((own) & 1))
 
-/* The left factor's 16 rows by 16 steps in a, the right one's 8 rows by 16 steps in b; products are exact. */
-PD_INLINE void pd_mma(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+/* The steps that an instruction takes of sixteen rows of the left factor, or of sixteen columns of the right one. A
+ * word is four bytes of one row: words[0] of row l/4, words[1] of row l/4+8, the word l%4 of each; words[2] and
+ * words[3] are the words four further on. Of columns the second and the third are swapped. */
+template <class T> struct pd_side {
+    uint32_t words[4];
+};
+
+/* A word: neighbouring steps of a row are one load. */
+PD_INLINE uint32_t pd_word(const pd_tf32 *at, int64_t step) { return at[0].bits; }
+template <class T> PD_INLINE uint32_t pd_word_16(const T *at, int64_t step)
 {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    return step == 1 ? *(const uint32_t *)at : at[0].bits | (uint32_t)at[step].bits << 16;
+}
+PD_INLINE uint32_t pd_word(const pd_bf16 *at, int64_t step) { return pd_word_16(at, step); }
+PD_INLINE uint32_t pd_word(const pd_f16 *at, int64_t step) { return pd_word_16(at, step); }
+template <class T> PD_INLINE uint32_t pd_word_8(const T *at, int64_t step)
+{
+    return step == 1 ? *(const uint32_t *)at
+                     : (uint8_t)at[0] | (uint8_t)at[step] << 8 | (uint8_t)at[2 * step] << 16 |
+                           (uint32_t)(uint8_t)at[3 * step] << 24;
+}
+PD_INLINE uint32_t pd_word(const int8_t *at, int64_t step) { return pd_word_8(at, step); }
+PD_INLINE uint32_t pd_word(const uint8_t *at, int64_t step) { return pd_word_8(at, step); }
+
+template <class T> PD_INLINE pd_side<T> pd_rows(const T *array, int64_t at, int64_t stride, int64_t step)
+{
+    const int each = 4 / (int)sizeof(T);
+    const T *const first = array + at + (pd_lane >> 2) * stride + (pd_lane & 3) * each * step;
+    const T *const below = first + 8 * stride;
+    const int64_t on = 4 * each * step;
+    return {pd_word(first, step), pd_word(below, step), pd_word(first + on, step), pd_word(below + on, step)};
+}
+template <class T> PD_INLINE pd_side<T> pd_columns(const T *array, int64_t at, int64_t stride, int64_t step)
+{
+    const pd_side<T> found = pd_rows(array, at, stride, step);
+    return {found.words[0], found.words[2], found.words[1], found.words[3]};
 }
 
-/* The same of 8 steps of tf32. */
-PD_INLINE void pd_mma_tf32(float *sum, uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1)
+/* Four squares of eight rows of 16 bytes in shared memory; lane l gives the start of row l%8 of square l/8. Lane l gets
+ * the word l%4 of row l/4 of each square; turned, the words of columns of 2-byte elements. */
+template <class T> PD_INLINE void pd_squares(pd_side<T> &side, const T *start)
 {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
-        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(side.words[0]), "=r"(side.words[1]), "=r"(side.words[2]), "=r"(side.words[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(start)) : "memory");
+}
+template <class T> PD_INLINE void pd_squares_turned(pd_side<T> &side, const T *start)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(side.words[0]), "=r"(side.words[1]), "=r"(side.words[2]), "=r"(side.words[3])
+                 : "r"((unsigned)__cvta_generic_to_shared(start)) : "memory");
+}
+template <class T> PD_INLINE pd_side<T> pd_rows_shared(const T *array, int64_t at, int64_t stride, int64_t step)
+{
+    pd_side<T> side;
+    const int row = pd_lane & 7, odd = pd_lane >> 3 & 1, far = pd_lane >> 4, piece = 16 / (int)sizeof(T);
+    if (step == 1)
+        pd_squares(side, array + at + (row + 8 * odd) * stride + piece * far);
+    else
+        pd_squares_turned(side, array + at + (row + 8 * far) * step + 8 * odd);
+    return side;
+}
+template <class T> PD_INLINE pd_side<T> pd_columns_shared(const T *array, int64_t at, int64_t stride, int64_t step)
+{
+    pd_side<T> side;
+    const int row = pd_lane & 7, odd = pd_lane >> 3 & 1, far = pd_lane >> 4, piece = 16 / (int)sizeof(T);
+    if (step == 1)
+        pd_squares(side, array + at + (row + 8 * far) * stride + piece * odd);
+    else
+        pd_squares_turned(side, array + at + (row + 8 * odd) * step + 8 * far);
+    return side;
 }
 
-PD_INLINE uint32_t pd_pair(const pd_bf16 *at) { return *(const uint32_t *)at; }
-
-/* Each step takes sixteen elements of every row: lane l brings those at 2*(l%4), 2*(l%4)+1 and eight further on,
- * of rows l/4 and l/4+8. */
-PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_at, int64_t a_stride,
-                                     const pd_bf16 *b, int64_t b_at, int64_t b_stride, int steps)
-{
-    a += a_at + (pd_lane >> 2) * a_stride + (pd_lane & 3) * 2;
-    b += b_at + (pd_lane >> 2) * b_stride + (pd_lane & 3) * 2;
-    const pd_bf16 *const a_below = a + 8 * a_stride, *const b_below = b + 8 * b_stride;
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 16) {
-        const uint32_t a0 = pd_pair(a + k), a1 = pd_pair(a_below + k);
-        const uint32_t a2 = pd_pair(a + k + 8), a3 = pd_pair(a_below + k + 8);
-        pd_mma(sum.values, a0, a1, a2, a3, pd_pair(b + k), pd_pair(b + k + 8));
-        pd_mma(sum.values + 4, a0, a1, a2, a3, pd_pair(b_below + k), pd_pair(b_below + k + 8));
+/* The left factor's 16 rows in a, 8 columns of the right one in two words; products are exact. */
+#define PD_MMA(name, shape, types, C, T) \
+    PD_INLINE void name(C *sum, const uint32_t *a, uint32_t b0, uint32_t b1) \
+    { \
+        asm("mma.sync.aligned." shape ".row.col." types " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, " \
+            "{%0, %1, %2, %3};" \
+            : T(sum[0]), T(sum[1]), T(sum[2]), T(sum[3]) \
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1)); \
     }
-}
+PD_MMA(pd_mma_tf32, "m16n8k8", "f32.tf32.tf32.f32", float, "+f")
+PD_MMA(pd_mma_bf16, "m16n8k16", "f32.bf16.bf16.f32", float, "+f")
+PD_MMA(pd_mma_f16, "m16n8k16", "f32.f16.f16.f32", float, "+f")
+PD_MMA(pd_mma_s8_s8, "m16n8k32", "s32.s8.s8.s32", int32_t, "+r")
+PD_MMA(pd_mma_s8_u8, "m16n8k32", "s32.s8.u8.s32", int32_t, "+r")
+PD_MMA(pd_mma_u8_s8, "m16n8k32", "s32.u8.s8.s32", int32_t, "+r")
+PD_MMA(pd_mma_u8_u8, "m16n8k32", "s32.u8.u8.s32", int32_t, "+r")
 
-/* Each step takes eight elements of every row: lane l brings those at l%4 and four further on, of rows l/4 and
- * l/4+8. */
-PD_INLINE void pd_tile_multiply_tf32(pd_tile &sum, const pd_tf32 *a, int64_t a_at, int64_t a_stride,
-                                     const pd_tf32 *b, int64_t b_at, int64_t b_stride, int steps)
-{
-    a += a_at + (pd_lane >> 2) * a_stride + (pd_lane & 3);
-    b += b_at + (pd_lane >> 2) * b_stride + (pd_lane & 3);
-    const pd_tf32 *const a_below = a + 8 * a_stride, *const b_below = b + 8 * b_stride;
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 8) {
-        const uint32_t a0 = a[k].bits, a1 = a_below[k].bits, a2 = a[k + 4].bits, a3 = a_below[k + 4].bits;
-        pd_mma_tf32(sum.values, a0, a1, a2, a3, b[k].bits, b[k + 4].bits);
-        pd_mma_tf32(sum.values + 4, a0, a1, a2, a3, b_below[k].bits, b_below[k + 4].bits);
+#define PD_TILE_ADD(tile, A, B, mma) \
+    PD_INLINE void pd_tile_add(tile &sum, const pd_side<A> &rows, const pd_side<B> &columns) \
+    { \
+        mma(sum.values, rows.words, columns.words[0], columns.words[1]); \
+        mma(sum.values + 4, rows.words, columns.words[2], columns.words[3]); \
     }
-}
+PD_TILE_ADD(pd_tile, pd_tf32, pd_tf32, pd_mma_tf32)
+PD_TILE_ADD(pd_tile, pd_bf16, pd_bf16, pd_mma_bf16)
+PD_TILE_ADD(pd_tile, pd_f16, pd_f16, pd_mma_f16)
+PD_TILE_ADD(pd_tile_i32, int8_t, int8_t, pd_mma_s8_s8)
+PD_TILE_ADD(pd_tile_i32, int8_t, uint8_t, pd_mma_s8_u8)
+PD_TILE_ADD(pd_tile_i32, uint8_t, int8_t, pd_mma_u8_s8)
+PD_TILE_ADD(pd_tile_i32, uint8_t, uint8_t, pd_mma_u8_u8)
 
 #endif

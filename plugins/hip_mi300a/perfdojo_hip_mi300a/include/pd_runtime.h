@@ -131,22 +131,15 @@ typedef float pd_tile __attribute__((ext_vector_type(4)));
 #define pd_tile_row(own) ((pd_lane >> 4) * 4 + (own))
 #define pd_tile_column(own) (pd_lane & 15)
 
-/* Each step takes four elements of every row: lane l brings element l/16 of row l%16, of both sides. */
-PD_INLINE void pd_tile_multiply(pd_tile &sum, const float *a, int64_t a_at, int64_t a_stride, const float *b,
-                                int64_t b_at, int64_t b_stride, int steps)
+/* Four steps of a row of f16 or bf16. */
+typedef short pd_four __attribute__((ext_vector_type(4)));
+template <class T> PD_INLINE pd_four pd_load_four(const T *at, int64_t step)
 {
-    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4);
-    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4);
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 4)
-        sum = __builtin_amdgcn_mfma_f32_16x16x4f32(a[k], b[k], sum, 0, 0, 0);
-}
-
-typedef short pd_bf16x4 __attribute__((ext_vector_type(4)));
-PD_INLINE pd_bf16x4 pd_load4_bf16(const pd_bf16 *at)
-{
-    pd_bf16x4 four;
-    __builtin_memcpy(&four, __builtin_assume_aligned(at, 8), 8);
+    pd_four four;
+    if (step == 1)
+        __builtin_memcpy(&four, __builtin_assume_aligned(at, 8), 8);
+    else
+        four = pd_four{(short)at[0].bits, (short)at[step].bits, (short)at[2 * step].bits, (short)at[3 * step].bits};
     return four;
 }
 PD_INLINE void pd_store4_f16(pd_f16 *array, int64_t at, pd_f16 x, pd_f16 y, pd_f16 z, pd_f16 w)
@@ -162,29 +155,54 @@ PD_INLINE void pd_store4_bf16(pd_bf16 *array, int64_t at, pd_bf16 x, pd_bf16 y, 
 
 /* Each step takes sixteen elements of every row: lane l brings elements 4*(l/16) to 4*(l/16)+3 of row l%16, of
  * both sides. Products are exact in f32, and added up there. */
-PD_INLINE void pd_tile_multiply_bf16(pd_tile &sum, const pd_bf16 *a, int64_t a_at, int64_t a_stride,
-                                     const pd_bf16 *b, int64_t b_at, int64_t b_stride, int steps)
-{
-    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4) * 4;
-    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4) * 4;
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 16)
-        sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(pd_load4_bf16(a + k), pd_load4_bf16(b + k), sum, 0, 0, 0);
-}
-
+/* What the unit takes of sixteen rows of one factor, whose types differ so that sums do: lane l brings, of row l%16,
+ * one float, two tf32 or four numbers of two bytes, those of number l/16. */
 typedef float pd_f32x2 __attribute__((ext_vector_type(2)));
-PD_INLINE pd_f32x2 pd_load2_tf32(const pd_tf32 *at) { return pd_f32x2{pd_f32_from_tf32(at[0]), pd_f32_from_tf32(at[1])}; }
+typedef _Float16 pd_f16x4 __attribute__((ext_vector_type(4)));
+struct pd_side_f32 { float value; };
+struct pd_side_tf32 { pd_f32x2 values; };
+struct pd_side_bf16 { pd_four values; };
+struct pd_side_f16 { pd_f16x4 values; };
 
-/* Each step takes eight elements of every row: lane l brings elements 2*(l/16) and 2*(l/16)+1 of row l%16, of both
- * sides. The unit reads floats, but only the bits of a tf32 (AMD calls that xf32), and adds in f32. */
-PD_INLINE void pd_tile_multiply_tf32(pd_tile &sum, const pd_tf32 *a, int64_t a_at, int64_t a_stride,
-                                     const pd_tf32 *b, int64_t b_at, int64_t b_stride, int steps)
+PD_INLINE pd_side_f32 pd_rows(const float *array, int64_t at, int64_t stride, int64_t step)
 {
-    a += a_at + (pd_lane & 15) * a_stride + (pd_lane >> 4) * 2;
-    b += b_at + (pd_lane & 15) * b_stride + (pd_lane >> 4) * 2;
-    PD_UNROLL
-    for (int k = 0; k < steps; k += 8)
-        sum = __builtin_amdgcn_mfma_f32_16x16x8_xf32(pd_load2_tf32(a + k), pd_load2_tf32(b + k), sum, 0, 0, 0);
+    return {array[at + (pd_lane & 15) * stride + (pd_lane >> 4) * step]};
+}
+/* The unit reads floats, but only the bits of a tf32 (AMD calls that xf32). */
+PD_INLINE pd_side_tf32 pd_rows(const pd_tf32 *array, int64_t at, int64_t stride, int64_t step)
+{
+    const pd_tf32 *const first = array + at + (pd_lane & 15) * stride + (pd_lane >> 4) * 2 * step;
+    return {pd_f32x2{pd_f32_from_tf32(first[0]), pd_f32_from_tf32(first[step])}};
+}
+PD_INLINE pd_side_bf16 pd_rows(const pd_bf16 *array, int64_t at, int64_t stride, int64_t step)
+{
+    return {pd_load_four(array + at + (pd_lane & 15) * stride + (pd_lane >> 4) * 4 * step, step)};
+}
+PD_INLINE pd_side_f16 pd_rows(const pd_f16 *array, int64_t at, int64_t stride, int64_t step)
+{
+    const pd_four four = pd_load_four(array + at + (pd_lane & 15) * stride + (pd_lane >> 4) * 4 * step, step);
+    return {__builtin_bit_cast(pd_f16x4, four)};
+}
+#define pd_columns(...) pd_rows(__VA_ARGS__)
+#define pd_rows_shared(...) pd_rows(__VA_ARGS__)
+#define pd_columns_shared(...) pd_rows(__VA_ARGS__)
+
+/* Products are exact in f32, and added up there. */
+PD_INLINE void pd_tile_add(pd_tile &sum, const pd_side_f32 &rows, const pd_side_f32 &columns)
+{
+    sum = __builtin_amdgcn_mfma_f32_16x16x4f32(rows.value, columns.value, sum, 0, 0, 0);
+}
+PD_INLINE void pd_tile_add(pd_tile &sum, const pd_side_tf32 &rows, const pd_side_tf32 &columns)
+{
+    sum = __builtin_amdgcn_mfma_f32_16x16x8_xf32(rows.values, columns.values, sum, 0, 0, 0);
+}
+PD_INLINE void pd_tile_add(pd_tile &sum, const pd_side_bf16 &rows, const pd_side_bf16 &columns)
+{
+    sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(rows.values, columns.values, sum, 0, 0, 0);
+}
+PD_INLINE void pd_tile_add(pd_tile &sum, const pd_side_f16 &rows, const pd_side_f16 &columns)
+{
+    sum = __builtin_amdgcn_mfma_f32_16x16x16f16(rows.values, columns.values, sum, 0, 0, 0);
 }
 
 #endif
