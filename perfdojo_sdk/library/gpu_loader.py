@@ -70,7 +70,7 @@ class GpuKernel:
         self.gpu, self.specs = gpu, tuple(specs)
         module = gpu.load(files[image])
         self.sequence = [
-            (gpu.function(module, launch.kernel), launch, values)
+            (gpu.function(module, launch.kernel, launch.dynamic_bytes), launch, values)
             for launch, values in calls(launches_in(files))
         ]
         size = int(json.loads(files["workspace.json"]))
@@ -94,7 +94,10 @@ class GpuKernel:
                 for name in launch.arrays
             ]
             call = (tuple(given), values)
-            self.gpu.launch(function, launch.blocks, launch.threads, stream, call, launch.index_bytes)
+            self.gpu.launch(
+                function, launch.blocks, launch.threads, stream, call, launch.index_bytes,
+                launch.dynamic_bytes,
+            )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,9 @@ class Gpu(Protocol):
         """A module of machine code; the first call of all."""
         ...
 
-    def function(self, module: Any, name: str) -> Any: ...
+    def function(self, module: Any, name: str, dynamic_bytes: int = 0) -> Any:
+        """A kernel whose launches ask for so much shared memory."""
+        ...
 
     def stream(self) -> Any: ...
 
@@ -74,7 +76,14 @@ class Gpu(Protocol):
     def get(self, host: int, address: int, size: int) -> None: ...
 
     def launch(
-        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        stream: Any,
+        call: Arguments,
+        index_bytes: int,
+        dynamic_bytes: int = 0,
     ) -> None:
         """The arguments' whole numbers have ``index_bytes`` each."""
         ...
@@ -176,7 +185,7 @@ class _Session:
         self.sequence = [self._prepared(launch, values) for launch, values in calls(work.launches)]
 
     def _prepared(self, launch: LaunchFigures, values: Sequence[int]) -> tuple[Any, LaunchFigures, Any]:
-        function = self.gpu.function(self.module, launch.kernel)
+        function = self.gpu.function(self.module, launch.kernel, launch.dynamic_bytes)
         base = self.placed["the workspace"].address
         addresses = [
             base + int(name[1:]) if name.startswith("@") else self.placed[name].address
@@ -219,7 +228,10 @@ class _Session:
 
     def _launch(self) -> None:
         for function, launch, call in self.sequence:
-            self.gpu.launch(function, launch.blocks, launch.threads, self.stream, call, launch.index_bytes)
+            self.gpu.launch(
+                function, launch.blocks, launch.threads, self.stream, call, launch.index_bytes,
+                launch.dynamic_bytes,
+            )  # fmt: skip
 
     def _wait(self) -> None:
         """Wait for the end of all launches, where a fault of a kernel is noticed."""

@@ -17,7 +17,7 @@ from perfdojo_sdk.codegen.gpu.async_copies import WIDTHS, async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
 from perfdojo_sdk.codegen.gpu.mapping import Launch, Machine, ProgramMap, Unit, map_program
-from perfdojo_sdk.codegen.gpu.placement import Placed, place
+from perfdojo_sdk.codegen.gpu.placement import Placed, dynamic_bytes, place
 from perfdojo_sdk.codegen.gpu.synchronise import Exchange, Use
 from perfdojo_sdk.codegen.gpu.tile_code import TileCode, emit_products
 from perfdojo_sdk.codegen.gpu.tiles import TILES, TileNest
@@ -113,9 +113,14 @@ class GpuEmitter(GpuWriter):
         self.waits = any(leaf.statement.id in self.copies for leaf in node.leaves)
         f = self.function
         point = Point(launch.path)
-        for placed in self.placed.values():
-            if placed.launch == launch:
-                self._declare(placed)
+        mine = [placed for placed in self.placed.values() if placed.launch == launch]
+        dynamic = dynamic_bytes(self.mapped, self.placed, launch)
+        if dynamic:
+            f.line("PD_DYNAMIC();")
+        at = 0
+        for placed in mine:
+            self._declare(placed, at if dynamic else None)
+            at += placed.shared_bytes
         stride = 1
         for level, size in reversed(list(zip(launch.grid_levels, launch.grid_sizes, strict=True))):
             if size > 1:
@@ -157,9 +162,12 @@ class GpuEmitter(GpuWriter):
         word = "PD_INPUT" if name in self.program.inputs else other
         return f"{word}({C_TYPES[placed.buffer.dtype]}, {placed.all_cells}, {c_name(placed.buffer.name)})"
 
-    def _declare(self, placed: Placed) -> None:
+    def _declare(self, placed: Placed, dynamic: int | None) -> None:
+        """``dynamic``: the start in the shared memory that the launch asks for; None where it asks for none."""
         kind, name = C_TYPES[placed.buffer.dtype], c_name(placed.buffer.name)
-        if placed.kind == "shared":
+        if placed.kind == "shared" and dynamic is not None:
+            self.function.line(f"PD_SHARED_AT({kind}, {placed.all_cells}, {name}, {dynamic});")
+        elif placed.kind == "shared":
             self.function.line(f"PD_SHARED({kind}, {placed.all_cells}, {name});")
         elif placed.kind in ("local", "uniform"):
             size = f"[{placed.cells}]" if placed.cells > 1 else ""

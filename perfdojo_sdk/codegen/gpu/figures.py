@@ -15,7 +15,7 @@ from math import prod
 from typing import Any
 
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed, unit_factors
+from perfdojo_sdk.codegen.gpu.placement import Placed, dynamic_bytes, shared_by, unit_factors
 from perfdojo_sdk.codegen.gpu.tiles import product_dtype
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
@@ -60,6 +60,8 @@ class LaunchFigures:
     matrix_operations: Mapping[str, int] = field(default_factory=dict)
     """The part of ``operations`` that a matrix unit makes of factors shorter than f32, by the factors'
     dtype."""
+    dynamic_bytes: int = 0
+    """Shared memory that the launch asks for, where it is more than every block may have."""
     nest: tuple[int, ...] = ()
     """Its place in the program, which says what loops it shares with other launches."""
 
@@ -142,7 +144,7 @@ def launch_figures(
         launch.blocks,
         launch.threads,
         prod(host),
-        sum(-(-p.bytes // 16) * 16 for p in placed.values() if p.kind == "shared" and p.launch == launch),
+        shared_by(placed, launch),
         sum(_touched(mapped, placed, launch)),
         int(asked),
         shared,
@@ -152,6 +154,7 @@ def launch_figures(
         host,
         index_bytes,
         matrix,
+        dynamic_bytes(mapped, placed, launch),
         launch.path,
     )
 

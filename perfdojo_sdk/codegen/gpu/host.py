@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from perfdojo_sdk.codegen.c import CEmitter, Function
 from perfdojo_sdk.codegen.c_values import C_TYPES
 from perfdojo_sdk.codegen.gpu.mapping import Launch, ProgramMap
-from perfdojo_sdk.codegen.gpu.placement import Placed
+from perfdojo_sdk.codegen.gpu.placement import Placed, dynamic_bytes
 from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.core.program import Node, Scope
 
@@ -19,6 +19,7 @@ class HostPart(CEmitter, ABC):
     """Emits the functions that launch; the emitter of the kernels says what they are given."""
 
     mapped: ProgramMap
+    placed: Mapping[str, Placed]
     workspace: int
     index: str
     keeps_tables = False
@@ -71,5 +72,7 @@ class HostPart(CEmitter, ABC):
             memory = f"({kind} *)(pd_base + {p.offset})"
             arguments.append(memory if p.kind == "memory" else c_name(p.buffer.name))
         arguments += [f"i{level}" for level in launch.host_levels]
-        sizes = f"{launch.blocks}, {launch.threads}"
-        return f"PD_LAUNCH({self.symbol}_k{number}, {sizes}, {', '.join(arguments)});"
+        sizes, word = f"{launch.blocks}, {launch.threads}", "PD_LAUNCH"
+        if dynamic := dynamic_bytes(self.mapped, self.placed, launch):
+            word, sizes = "PD_LAUNCH_DYNAMIC", f"{sizes}, {dynamic}"
+        return f"{word}({self.symbol}_k{number}, {sizes}, {', '.join(arguments)});"

@@ -37,11 +37,18 @@ class Machine:
     warp: int
     max_threads: int
     shared_bytes: int
-    """Shared memory that one block may have."""
+    """Shared memory that every block may have."""
     multiprocessors: int
     """Number of multiprocessors; each runs a few blocks at a time."""
+    most_shared_bytes: int = 0
+    """Shared memory that a block may ask for at its launch; 0: no more than that."""
     matrix: frozenset[str] = frozenset()
     """dtypes whose products the matrix unit of a warp adds up in f32; empty: there is no such unit."""
+
+    @property
+    def room(self) -> int:
+        """The most shared memory that a block gets in any way."""
+        return max(self.shared_bytes, self.most_shared_bytes)
 
     def share_at_work(self, blocks: int) -> float:
         """The average share of multiprocessors at work while equal blocks run: some wait for the last of
@@ -57,6 +64,7 @@ def machine_of(capabilities: Capabilities) -> Machine:
         max_threads=options["max_threads"],
         shared_bytes=options["shared_bytes"],
         multiprocessors=options["multiprocessors"],
+        most_shared_bytes=options.get("most_shared_bytes", 0),
         matrix=frozenset(options["matrix"]),
     )
 

@@ -84,6 +84,11 @@ class Placed:
     def bytes(self) -> int:
         return self.all_cells * BYTES[self.buffer.dtype]
 
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes that it takes of a block's shared memory, in which arrays start at multiples of 16 bytes."""
+        return -(-self.bytes // 16) * 16 if self.kind == "shared" else 0
+
     def address(self, access: Access) -> AffineExpr:
         """The cell's number as a form of the levels."""
         form, stride = self.buffer.address(access.subscripts), self.cells
@@ -296,11 +301,22 @@ def _addressable(mapped: ProgramMap, placed: Placed) -> Placed:
     return replace(placed, kind="shared", copies=copies, digits=())
 
 
+def shared_by(placed: Mapping[str, Placed], launch: Launch) -> int:
+    """Bytes of shared memory that each block of a launch has."""
+    return sum(p.shared_bytes for p in placed.values() if p.launch == launch)
+
+
+def dynamic_bytes(mapped: ProgramMap, placed: Mapping[str, Placed], launch: Launch) -> int:
+    """The shared memory that a launch asks for; 0 where its blocks have enough without."""
+    needed = shared_by(placed, launch)
+    return needed if needed > mapped.machine.shared_bytes else 0
+
+
 def _fit_shared(mapped: ProgramMap, found: dict[str, Placed], launch: Launch) -> None:
     """Move the largest buffers out of shared memory until the others fit."""
     while True:
         inside = [p for p in found.values() if p.kind == "shared" and p.launch == launch]
-        if sum(-(-p.bytes // 16) * 16 for p in inside) <= mapped.machine.shared_bytes:
+        if sum(p.shared_bytes for p in inside) <= mapped.machine.room:
             return
         largest = max(inside, key=lambda p: p.bytes)
         scopes = mapped.program.ancestors(mapped.program.occurrences[largest.buffer.name][0].path)

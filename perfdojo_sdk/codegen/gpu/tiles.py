@@ -16,7 +16,7 @@ from perfdojo_sdk.core.expression import Access, AffineExpr, Cast, Expression, R
 from perfdojo_sdk.core.program import Path, Program, Scope, Statement
 
 #: Most tiles of one warp; each takes some registers of every lane.
-MOST_TILES = 8
+MOST_TILES = 16
 #: The suffix of lanes that work together with their matrix unit, and the location of what it adds up.
 MATRIX, TILE = "m", "tile"
 #: Rows and columns of a tile.

@@ -716,6 +716,9 @@ static inline void tile_add(Tile<V> &sum, const Side<A> &rows, const Side<B> &co
         if (pd_status) \
             return pd_status; \
     } while (0)
+#define PD_LAUNCH_DYNAMIC(kernel, blocks, threads, bytes, ...) PD_LAUNCH(kernel, blocks, threads, __VA_ARGS__)
+#define PD_DYNAMIC() ((void)0)
+#define PD_SHARED_AT(type, cells, name, start) PD_SHARED(type, cells, name)
 #define PD_BEGIN_CALL() pd_emulated::begin_call()
 #define PD_END_CALL() 0
 

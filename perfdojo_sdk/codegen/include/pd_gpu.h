@@ -8,6 +8,9 @@
  *   PD_EXCHANGED(type, cells, name)   a parameter: an array that is written and read; threads may exchange values
  *                                     through it, so a value from before a barrier must be read again after it
  *   PD_SHARED(type, cells, name);     an array that the threads of a block share, at a multiple of 16 bytes
+ *   PD_DYNAMIC();                     in a kernel whose launch asks for shared memory, and
+ *   PD_SHARED_AT(type, cells, name, start);   an array from this byte of it on
+ *   PD_LAUNCH_DYNAMIC(kernel, blocks, threads, bytes, ...)    such a launch; these only if the target has them
  *   PD_LAUNCH(kernel, blocks, threads, ...)   in the host's function, which returns non-zero on failure
  *   PD_HOST                           the head of the host's functions; undefined where there is no host part
  *   PD_BEGIN_CALL(), PD_END_CALL()    around the launches of one call; the end's value is the call's status

@@ -13,7 +13,7 @@ from math import prod
 
 from perfdojo_sdk.codegen.gpu.mapping import GRID, Machine
 from perfdojo_sdk.codegen.gpu.placement import ASYNC
-from perfdojo_sdk.codegen.gpu.tiles import MATRIX, MOST_TILES, SIDE, STEPS, factors_dtype
+from perfdojo_sdk.codegen.gpu.tiles import MATRIX, SIDE, STEPS, factors_dtype
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.transformations.precision import FULL
@@ -27,11 +27,11 @@ LARGEST = 64
 #: The same of slices that are copied ahead.
 LARGEST_AHEAD = 128
 #: Numbers of tiles of one warp, below each other or side by side; all four only where slices are copied ahead.
-OWN = (1, 2, 4)
+OWN, OWN_TILES = (1, 2, 4), 8
 #: Threads of a block that hide each other's waiting, and of a multiprocessor that keep it busy.
 ENOUGH_THREADS, MANY_THREADS = 128, 512
-#: Steps of the sum in one slice.
-DEPTH = 32
+#: Steps of the sum in one slice; the same ahead, where the units take them in several turns.
+DEPTH, DEPTH_AHEAD = 32, 64
 
 
 def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> None:
@@ -62,7 +62,7 @@ def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> 
     warps, own = [warp_rows[0], warp_columns[0]], [*own_rows[:-1], *own_columns[:-1]]
     arrange(play, [*grid, *warps, *own, own_rows[-1], own_columns[-1]])
     runners = tile.warps * machine.warp
-    slicing = Slicing(tile.depth, runners, 4 + len(own), ahead)
+    slicing = Slicing(tile.depth, runners, 4 + len(own), DEPTH, ahead)
     sums = in_slices(play, product, slicing, warps, None if rounds and dtype == FULL else _as_stored)
     # Lanes read a few rows at a time: these start at different banks of shared memory.
     beyond = WIDE * BYTES[FULL] // BYTES[dtype]
@@ -71,6 +71,9 @@ def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> 
             play.must("lower_precision", slice_, dtype=dtype)
         shape = play.program.buffer_of[slice_].shape
         play.may("pad_dim", slice_, dim=len(shape) - 1, size=shape[-1] + beyond)
+        if shape[-1] == SIDE:
+            # Sixteen rows or columns for each step; neighbouring threads copy them, and then the next sixteen.
+            play.may("pad_dim", slice_, dim=len(shape) - 2, size=shape[-2] + 1)
     for top in sums.nests:
         innermost = chain(play, top)[-1]
         if only_statement(play, innermost) is None:
@@ -115,8 +118,10 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str, ahead
     """The tile, with its warps in both directions, that computes most for the data that it loads, as long as
     there are enough blocks and threads."""
     around = prod(play.scope(loop).size for loop in product.outer)
-    depths = [d for d in factors(product.steps, DEPTH) if d % STEPS[dtype] == 0 and d < product.steps]
+    deepest = DEPTH_AHEAD if ahead else DEPTH
+    depths = [d for d in factors(product.steps, deepest) if d % STEPS[dtype] == 0 and d < product.steps]
     if ahead:
+        depths = [d for d in depths if d <= DEPTH or d % DEPTH == 0]
         depths = [d for d in depths if product.steps % (2 * d) == 0 and product.steps > 2 * d]
     largest, sides = LARGEST_AHEAD if ahead else LARGEST, [n * SIDE for n in (OWN if ahead else OWN[:2])]
     choices = [
@@ -127,7 +132,7 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str, ahead
         for warp_columns in sides
         if depths and rows % warp_rows == columns % warp_columns == 0
         if rows > warp_rows and columns > warp_columns
-        if warp_rows * warp_columns <= MOST_TILES * SIDE * SIDE
+        if warp_rows * warp_columns <= OWN_TILES * SIDE * SIDE
     ]
 
     def fits(tile: _Tile) -> bool:
@@ -138,7 +143,9 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str, ahead
         if ahead:
             # Two slices in turn, of which rows or columns may lie sixteen by sixteen with room between.
             slices = 2 * (tile.rows + tile.columns) * tile.depth * BYTES[dtype] * 3 // 2
-        return tile.warps * machine.warp <= machine.max_threads and slices <= machine.shared_bytes
+        # Two blocks on a multiprocessor wait in turn.
+        room = max(machine.shared_bytes, machine.room // 2) if ahead else machine.shared_bytes
+        return tile.warps * machine.warp <= machine.max_threads and slices <= room
 
     def blocks_of(tile: _Tile) -> int:
         return around * (product.rows // tile.rows) * (product.columns // tile.columns)

@@ -56,6 +56,8 @@ class Slicing:
     """Threads that copy the slices."""
     inwards: int
     """The number of scopes that the steps of a slice go inwards."""
+    at_once: int = 0
+    """Steps that go there; the loop over as many goes inside the scopes of threads. 0: all of them."""
     ahead: bool = False
     """True if slices come in pairs, so that :func:`copy_ahead` can copy one while the other is used."""
 
@@ -101,8 +103,10 @@ def in_slices(
     slices = split(play, nest[-1], slicing.depth)
     if len(slices) == 1:
         raise MoveError("PD-T006", "a sum of one slice has nothing to share")
-    for _ in range(slicing.inwards):
-        play.must("swap_scopes", slices[1])
+    steps = split(play, slices[1], slicing.at_once or slicing.depth)
+    for step, inwards in zip(reversed(steps), (slicing.inwards, len(threads)), strict=False):
+        for _ in range(inwards):
+            play.must("swap_scopes", step)
     turns, parts = slices[0], tuple[str, ...]()
     if slicing.ahead:
         turns, pair = play.split(turns, 2)

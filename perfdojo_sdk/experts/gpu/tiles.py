@@ -245,7 +245,7 @@ def play_tiles(play: Play, place: str, machine: Machine, ahead: bool = False) ->
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
     lay_out = partial(_lay_out, own=(len(own_rows), len(own_columns)))
-    sums = in_slices(play, product, Slicing(tile.depth, tile.threads, 2, ahead), threads, lay_out)
+    sums = in_slices(play, product, Slicing(tile.depth, tile.threads, inwards=2, ahead=ahead), threads, lay_out)
     for compute in sums.compute:
         _spread_steps(play, compute)
         for loop in chain(play, compute)[2:]:

@@ -71,8 +71,12 @@ class CudaGpu:
         self._of(cuda.cuCtxSetCurrent(context))
         return self._of(cuda.cuModuleLoadData(image))
 
-    def function(self, module: Any, name: str) -> Any:
-        return self._of(self.cuda.cuModuleGetFunction(module, name.encode()))
+    def function(self, module: Any, name: str, dynamic_bytes: int = 0) -> Any:
+        found = self._of(self.cuda.cuModuleGetFunction(module, name.encode()))
+        if dynamic_bytes:
+            most = self.cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            value(self.cuda, (*self.cuda.cuFuncSetAttribute(found, most, dynamic_bytes), None))
+        return found
 
     def stream(self) -> Any:
         return self._of(self.cuda.cuStreamCreate(0))
@@ -96,13 +100,21 @@ class CudaGpu:
         self._of(self.cuda.cuMemcpyDtoH(host, address, size))
 
     def launch(
-        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        stream: Any,
+        call: Arguments,
+        index_bytes: int,
+        dynamic_bytes: int = 0,
     ) -> None:
         addresses, values = call
         whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
         kinds = (*[ctypes.c_void_p] * len(addresses), *[whole] * len(values))
         arguments = ((*addresses, *values), kinds)
-        self._of(self.cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, 0))
+        sizes = (blocks, 1, 1, threads, 1, 1, dynamic_bytes)
+        self._of(self.cuda.cuLaunchKernel(function, *sizes, stream, arguments, 0))
 
     def wait(self, stream: Any) -> None:
         self._of(self.cuda.cuStreamSynchronize(stream))

@@ -122,7 +122,7 @@ class HipGpu:
         self.image = image  # the runtime may read it later
         return self._new("hipModuleLoadData", image)
 
-    def function(self, module: Any, name: str) -> Any:
+    def function(self, module: Any, name: str, dynamic_bytes: int = 0) -> Any:
         return self._new("hipModuleGetFunction", module, name.encode())
 
     def stream(self) -> Any:
@@ -147,13 +147,21 @@ class HipGpu:
         self._do("hipMemcpy", host, address, size, _TO_HOST)
 
     def launch(
-        self, function: Any, blocks: int, threads: int, stream: Any, call: Arguments, index_bytes: int
+        self,
+        function: Any,
+        blocks: int,
+        threads: int,
+        stream: Any,
+        call: Arguments,
+        index_bytes: int,
+        dynamic_bytes: int = 0,
     ) -> None:
         addresses, values = call
         whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
         given = [*map(c_void_p, addresses), *map(whole, values)]
         pointers = (c_void_p * len(given))(*[ctypes.addressof(each) for each in given])
-        self._do("hipModuleLaunchKernel", function, blocks, 1, 1, threads, 1, 1, 0, stream, pointers, None)
+        sizes = (blocks, 1, 1, threads, 1, 1, dynamic_bytes)
+        self._do("hipModuleLaunchKernel", function, *sizes, stream, pointers, None)
 
     def wait(self, stream: Any) -> None:
         self._do("hipStreamSynchronize", stream)

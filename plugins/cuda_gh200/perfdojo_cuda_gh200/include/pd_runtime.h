@@ -88,10 +88,19 @@ PD_INLINE float pd_f16_value(uint16_t bits)
 #define PD_EXCHANGED(type, cells, name) type *const name
 #define PD_SHARED(type, cells, name) __shared__ __align__(16) type name[cells]
 
+#define PD_DYNAMIC() extern __shared__ __align__(16) unsigned char pd_dynamic[]
+#define PD_SHARED_AT(type, cells, name, start) type *const name = (type *)(pd_dynamic + (start))
+
 #define PD_BEGIN_CALL() ((void)0)
 #define PD_END_CALL() (cudaPeekAtLastError() == cudaSuccess ? 0 : 2)
 #define PD_LAUNCH(kernel, blocks, threads, ...) \
     kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (cudaStream_t)stream>>>(__VA_ARGS__)
+#define PD_LAUNCH_DYNAMIC(kernel, blocks, threads, bytes, ...) \
+    do { \
+        if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes) != cudaSuccess) \
+            return 2; \
+        kernel<<<(unsigned)(blocks), (unsigned)(threads), bytes, (cudaStream_t)stream>>>(__VA_ARGS__); \
+    } while (0)
 
 #define pd_block ((int)blockIdx.x)
 #define pd_thread ((int)threadIdx.x)
