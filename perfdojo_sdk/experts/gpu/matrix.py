@@ -13,7 +13,7 @@ from math import prod
 
 from perfdojo_sdk.codegen.gpu.mapping import GRID, Machine
 from perfdojo_sdk.codegen.gpu.placement import ASYNC
-from perfdojo_sdk.codegen.gpu.tiles import MATRIX, SIDE, STEPS, factors_dtype
+from perfdojo_sdk.codegen.gpu.tiles import MATRIX, MOST_TILES, SIDE, STEPS, factors_dtype
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.transformations.precision import FULL
@@ -24,10 +24,10 @@ from perfdojo_sdk.search.play import Play
 
 #: Most rows or columns of a block's tile: two such tiles each way are still emulated at full size.
 LARGEST = 64
-#: The same of slices that are copied ahead.
-LARGEST_AHEAD = 128
+#: The same of slices that are copied ahead, and most cells and warps of a block there.
+LARGEST_AHEAD, MOST_CELLS, MOST_WARPS = 256, 256 * 128, 8
 #: Numbers of tiles of one warp, below each other or side by side; all four only where slices are copied ahead.
-OWN, OWN_TILES = (1, 2, 4), 8
+OWN = (1, 2, 4)
 #: Threads of a block that hide each other's waiting, and of a multiprocessor that keep it busy.
 ENOUGH_THREADS, MANY_THREADS = 128, 512
 #: Steps of the sum in one slice; the same ahead, where the units take them in several turns.
@@ -126,13 +126,13 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str, ahead
     largest, sides = LARGEST_AHEAD if ahead else LARGEST, [n * SIDE for n in (OWN if ahead else OWN[:2])]
     choices = [
         _Tile(rows, columns, warp_rows, warp_columns, depths[-1])
-        for rows in factors(product.rows, largest)
+        for rows in reversed(factors(product.rows, largest))
         for columns in factors(product.columns, largest)
         for warp_rows in sides
         for warp_columns in sides
         if depths and rows % warp_rows == columns % warp_columns == 0
         if rows > warp_rows and columns > warp_columns
-        if warp_rows * warp_columns <= OWN_TILES * SIDE * SIDE
+        if rows * columns <= MOST_CELLS and warp_rows * warp_columns <= MOST_TILES * SIDE * SIDE
     ]
 
     def fits(tile: _Tile) -> bool:
@@ -143,9 +143,10 @@ def _best_tile(play: Play, product: Product, machine: Machine, dtype: str, ahead
         if ahead:
             # Two slices in turn, of which rows or columns may lie sixteen by sixteen with room between.
             slices = 2 * (tile.rows + tile.columns) * tile.depth * BYTES[dtype] * 3 // 2
-        # Two blocks on a multiprocessor wait in turn.
-        room = max(machine.shared_bytes, machine.room // 2) if ahead else machine.shared_bytes
-        return tile.warps * machine.warp <= machine.max_threads and slices <= room
+        room, warps = machine.shared_bytes, machine.max_threads // machine.warp
+        if ahead:
+            room, warps = machine.room, MOST_WARPS
+        return tile.warps <= warps and slices <= room
 
     def blocks_of(tile: _Tile) -> int:
         return around * (product.rows // tile.rows) * (product.columns // tile.columns)
