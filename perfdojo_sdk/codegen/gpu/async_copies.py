@@ -2,8 +2,8 @@
 
 The location ``async`` is shared memory that is filled by such copies. A copy is complete when its thread has
 waited and a barrier has passed. So it may be asynchronous only if nothing else in the same thread's nest uses
-the buffer: all uses then come behind a barrier, and the emitter waits in front of each barrier. Neighbours move
-16 bytes at a time where they can; what is shorter than a word moves only so, and else by plain stores.
+the buffer: all uses then come behind a barrier, and the emitter waits in front of each barrier. Neighbours
+move 16 bytes at a time where they can; what is shorter than a word moves only so, and else by plain stores.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from perfdojo_sdk.codegen.gpu.mapping import ProgramMap
 from perfdojo_sdk.codegen.gpu.placement import ASYNC, Placed
 from perfdojo_sdk.core.expression import Read
 from perfdojo_sdk.core.program import Occurrence
-
 
 #: dtype -> neighbours that are 16 bytes.
 WIDTHS = {"f32": 4, "bf16": 8, "f16": 8, "i8": 16, "u8": 16}

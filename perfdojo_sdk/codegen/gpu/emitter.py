@@ -163,7 +163,7 @@ class GpuEmitter(GpuWriter):
         return f"{word}({C_TYPES[placed.buffer.dtype]}, {placed.all_cells}, {c_name(placed.buffer.name)})"
 
     def _declare(self, placed: Placed, dynamic: int | None) -> None:
-        """``dynamic``: the start in the shared memory that the launch asks for; None where it asks for none."""
+        """``dynamic``: where it starts in the shared memory that the launch asks for; None where none is."""
         kind, name = C_TYPES[placed.buffer.dtype], c_name(placed.buffer.name)
         if placed.kind == "shared" and dynamic is not None:
             self.function.line(f"PD_SHARED_AT({kind}, {placed.all_cells}, {name}, {dynamic});")

@@ -1,7 +1,7 @@
 """The code of a nest over a tile in the lanes of a warp: by the matrix unit if possible, else lane by lane.
 
-The unit takes a few steps of sixteen rows of one factor and of sixteen columns of the other. Where loops stand
-around the nest, such as those over a warp's tiles, what several tiles share is loaded once.
+The unit takes a few steps of sixteen rows of one factor and of sixteen columns of the other. Where loops
+stand around the nest, such as those over a warp's tiles, what several tiles share is loaded once.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def emit_products(emitter: GpuWriter, scope: Scope, point: Point) -> bool:
 
 
 def _iterations(point: Point, loops: Sequence[Scope]) -> Iterator[Point]:
-    """Every iteration of a perfect nest of loops, at what stands inside; ``point`` is inside the outermost."""
+    """Every iteration of a perfect nest of loops, at what stands inside; ``point`` is in the outermost."""
     level = point.level - 1
     for value in range(loops[0].size):
         inner = point.at(level, value).inside(0)

@@ -23,8 +23,8 @@ MATRIX, TILE = "m", "tile"
 SIDE = 16
 #: dtype of the factors -> steps of a sum that the matrix unit takes at once; i8 stands for u8 too.
 STEPS = {"f32": 4, "tf32": 8, "bf16": 16, "f16": 16, "i8": 32}
-#: dtype of the factors -> cells at a multiple of which each piece of a row must start if its steps lie side by
-#: side: it is moved as one.
+#: dtype of the factors -> cells at a multiple of which each piece of a row must start if its steps lie side
+#: by side: it is moved as one.
 PIECE = {"f32": 1, "tf32": 1, "bf16": 4, "f16": 4, "i8": 4}
 #: dtype of the factors -> the same in shared memory, where the unit loads 16 bytes at once.
 WIDE_PIECE = {"bf16": 8, "f16": 8, "i8": 16}

@@ -46,8 +46,8 @@ def heuristic(root: Program, rules: Rules, machine: Machine) -> tuple[Trace, ...
     """Plays with the sizes of the machine: one game; where the kernel has a product, one that copies slices
     ahead, and more for the dtypes that its matrix units multiply. A measurement has to say which is fastest.
 
-    Products are rounded to a shorter dtype than f32 where the rules say that precision may change; those whose
-    factors are stored in one are played as they are.
+    Products are rounded to a shorter dtype than f32 where the rules say that precision may change; those
+    whose factors are stored in one are played as they are.
     """
     games = [_game(root, rules, machine, play_tiles)]
     if ASYNC in rules.dialect.locations:

@@ -26,7 +26,7 @@ from perfdojo_sdk.search.play import Play
 LARGEST = 64
 #: The same of slices that are copied ahead, and most cells and warps of a block there.
 LARGEST_AHEAD, MOST_CELLS, MOST_WARPS = 256, 256 * 128, 8
-#: Numbers of tiles of one warp, below each other or side by side; all four only where slices are copied ahead.
+#: Numbers of tiles of one warp, below each other or side by side; four only where slices are copied ahead.
 OWN = (1, 2, 4)
 #: Threads of a block that hide each other's waiting, and of a multiprocessor that keep it busy.
 ENOUGH_THREADS, MANY_THREADS = 128, 512
@@ -35,8 +35,8 @@ DEPTH, DEPTH_AHEAD = 32, 64
 
 
 def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> None:
-    """Play the product at ``place`` with slices of ``dtype``; MoveError where there is none, or no tile divides
-    it.
+    """Play the product at ``place`` with slices of ``dtype``; MoveError where there is none, or no tile
+    divides it.
 
     Slices of f32 are rounded to a shorter ``dtype``. Empty: the factors are stored in a dtype that the unit
     multiplies, and their slices are copied ahead where the target can.
@@ -72,7 +72,7 @@ def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> 
         shape = play.program.buffer_of[slice_].shape
         play.may("pad_dim", slice_, dim=len(shape) - 1, size=shape[-1] + beyond)
         if shape[-1] == SIDE:
-            # Sixteen rows or columns for each step; neighbouring threads copy them, and then the next sixteen.
+            # Sixteen rows or columns for each step: neighbouring threads copy them, then the next sixteen.
             play.may("pad_dim", slice_, dim=len(shape) - 2, size=shape[-2] + 1)
     for top in sums.nests:
         innermost = chain(play, top)[-1]
@@ -87,8 +87,8 @@ def play_matrix(play: Play, place: str, machine: Machine, dtype: str = FULL) -> 
 
 
 def _as_stored(play: Play, compute: str, slice_: str) -> None:
-    """Let a slice's last dimension be the tile's rows or columns, in place of the steps, where the operand has
-    these side by side."""
+    """Let a slice's last dimension be the tile's rows or columns, in place of the steps, where the operand
+    has these side by side."""
     copy = next(s for s in play.statements() if s.target.array == slice_)
     source = copy.reads[0]
     address = play.program.buffer_of[source.array].address(source.subscripts)

@@ -7,7 +7,7 @@ front of the products of the one before it. Asynchronous copies then have the ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
@@ -125,7 +125,7 @@ def in_slices(
     return Sums(start, compute, end, turns, parts, tuple(made))
 
 
-def copy_ahead(play: Play, sums: Sums) -> Iterator[str]:
+def copy_ahead(play: Play, sums: Sums) -> Sequence[str]:
     """Copy each slice of a pair while the products of the other one are added; gives all nests of threads.
 
     The body of the loop is: copies of the first slice, its products, copies of the second, its products.

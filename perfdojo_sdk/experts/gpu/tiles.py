@@ -112,7 +112,7 @@ def factors_of(statement: Statement) -> tuple[Form, Form] | None:
 
 
 def take_epilogue(play: Play, product: Product) -> Product:
-    """The product with the next nest in its own, if that is one statement for each sum, which alone uses it."""
+    """The product with the next nest in its own, if that is one statement for each sum, its only user."""
     loops, kept = [*product.outer, product.row, product.column], play.trace
     at = play.program.paths[loops[0]][0] + 1
     if product.target in play.program.interface or at >= len(play.program.body):
@@ -245,7 +245,9 @@ def play_tiles(play: Play, place: str, machine: Machine, ahead: bool = False) ->
     threads = [own_rows[0], own_columns[0]]
     arrange(play, [*grid, *threads, *own_rows[1:], *own_columns[1:]])
     lay_out = partial(_lay_out, own=(len(own_rows), len(own_columns)))
-    sums = in_slices(play, product, Slicing(tile.depth, tile.threads, inwards=2, ahead=ahead), threads, lay_out)
+    sums = in_slices(
+        play, product, Slicing(tile.depth, tile.threads, inwards=2, ahead=ahead), threads, lay_out
+    )
     for compute in sums.compute:
         _spread_steps(play, compute)
         for loop in chain(play, compute)[2:]:

@@ -22,6 +22,10 @@ class CUstreamCaptureMode(Enum):
     CU_STREAM_CAPTURE_MODE_RELAXED = 2
 
 
+class CUfunction_attribute(Enum):
+    CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+
+
 OK = CUresult.CUDA_SUCCESS
 
 
@@ -29,6 +33,7 @@ class StandIn:
     """As much of the driver as the runner uses. Anything out of order is an AssertionError."""
 
     CUresult, CUstreamCaptureMode = CUresult, CUstreamCaptureMode
+    CUfunction_attribute = CUfunction_attribute
 
     def __init__(self, kernels: dict[str, tuple[int, int, Kernel]], seconds: float = 1e-3) -> None:
         self.kernels, self.seconds = kernels, seconds
@@ -41,6 +46,7 @@ class StandIn:
         self.faulted = False
         self.launched: list[str] = []
         self.graphs = 0
+        self.dynamic: dict[str, int] = {}
 
     # -- context -------------------------------------------------------------------------------------
 
@@ -65,6 +71,11 @@ class StandIn:
     def cuModuleGetFunction(self, module: str, name: bytes) -> Any:
         assert self.loaded and module == "module" and name.decode() in self.kernels
         return OK, name.decode()
+
+    def cuFuncSetAttribute(self, name: str, attribute: CUfunction_attribute, value: int) -> Any:
+        assert attribute.name == "CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES" and self.loaded
+        self.dynamic[name] = value
+        return (OK,)
 
     # -- memory --------------------------------------------------------------------------------------
 
@@ -111,7 +122,7 @@ class StandIn:
         gx, gy, gz, bx, by, bz, shared, stream, arguments, extra = sizes_and_more
         blocks, threads, kernel = self.kernels[name]
         assert (gx, gy, gz, bx, by, bz) == (blocks, 1, 1, threads, 1, 1)
-        assert (shared, stream, extra) == (0, "stream", 0)
+        assert (shared, stream, extra) == (self.dynamic.get(name, 0), "stream", 0)
         values, kinds = arguments
         assert len(values) == len(kinds)
 

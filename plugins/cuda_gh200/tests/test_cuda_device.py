@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +122,18 @@ def test_a_changed_input_is_refused() -> None:
     with pytest.raises(Refused) as refused:
         measure(CudaGpu(cuda), work)
     assert refused.value.reason == "input_modified"
+
+
+def test_a_launch_may_ask_for_shared_memory() -> None:
+    """The driver allows it to the kernel first; the other kernel asks for none."""
+    source = emitted(TWO)
+    cuda = StandIn({"pd_case_k0": (2, 32, double), "pd_case_k1": (4, 32, plus_one)})
+    first, second = read(source.code)
+    launches = (replace(first, dynamic_bytes=60_000), second)
+    about = {"inputs": [["x", [N], "f32"]], "outputs": [["y", [N], "f32"]], "seed": 0}
+    work = Work(about, {}, b"machine code", launches, read_workspace(source.code))
+    measure(CudaGpu(cuda), work)
+    assert cuda.dynamic == {"pd_case_k0": 60_000} and cuda.launched == ["pd_case_k0", "pd_case_k1"] * 2
 
 
 def test_loops_of_the_host_give_their_iterators() -> None:

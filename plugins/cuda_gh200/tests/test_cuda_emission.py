@@ -150,20 +150,20 @@ kernel k(x) -> y
 x f32 [2,64] heap
 kept f32 [2:N,64] own
 passed f32 [2:N,64] own
-huge f32 [2:N,64,192] shared
+huge f32 [2:N,64,908] shared
 y f32 [2,64] heap
 
 2:g
 | 64:b kept[{0},{1}] = x[{0},{1}]
 | 64:b passed[{0},{1}] = kept[{0},{1}]
-| 64:b 192 huge[{0},{1},{2}] = passed[{0},63-{1}]
-| 64:b y[{0},{1}] = huge[{0},{1},191] + kept[{0},{1}]
+| 64:b 908 huge[{0},{1},{2}] = passed[{0},63-{1}]
+| 64:b y[{0},{1}] = huge[{0},{1},907] + kept[{0},{1}]
 """
     code = emitted(text).code
     said = dict(re.findall(r"^ \* (\w+): (.+)$", code, re.MULTILINE))
     assert said == {"kept": "registers of each thread", "passed": "shared memory", "huge": "memory"}
     assert verified(program(text), program(text)).ok
-    assert "return 98304;" in code  # the workspace: 48 KiB for each of two blocks
+    assert "return 464896;" in code  # the workspace: 227 KiB for each of two blocks
 
 
 def test_threads_take_turns_where_there_are_more_iterations() -> None:

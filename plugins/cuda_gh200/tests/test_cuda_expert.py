@@ -35,9 +35,13 @@ def kernels(text: str) -> list[Kernel]:
     return list(select(text, plugins().operators, TARGET.dialect))
 
 
+def games(kernel: Kernel) -> tuple[Trace, ...]:
+    return expert(kernel.program, plugins().rules(plugins().target("cuda_gh200")), TARGET)
+
+
 def played(kernel: Kernel) -> Trace:
-    [trace] = expert(kernel.program, plugins().rules(plugins().target("cuda_gh200")), TARGET)
-    return trace
+    """The first game, in which a product waits for each slice."""
+    return games(kernel)[0]
 
 
 @cache
@@ -115,6 +119,17 @@ def test_slices_of_products_lie_in_different_banks(name: str) -> None:
         assert max(Counter(cell % 32 for cell in copied).values()) <= 4, (array, copied)
 
 
+@pytest.mark.parametrize("name", ["matmul[4096,4096,4096]", "matmul", "bmm"])
+def test_the_next_slices_are_copied_while_these_are_multiplied(name: str) -> None:
+    """In a second game: two slices of each operand in turn, and one barrier for each slice."""
+    [kernel] = kernels(name)
+    ahead = games(kernel)[1].program
+    assert sum(buffer.location == "async" for buffer in ahead.buffers) == 4
+    code = GENERATOR.generate(ahead, kernel.symbol).code
+    assert "pd_copy_async(a_r" in code and "pd_copy_async16(b_r" in code
+    assert code.count("pd_sync_block();") == code.count("pd_copies_done();") == 4, "two of them in the loop"
+
+
 def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
     """Products of swiglu have few outputs and long sums; what adds up the parts computes the rest too."""
     _, launches = table3()["swiglu_256x448x4096_f32"]
@@ -122,7 +137,7 @@ def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
     [kernel] = kernels("swiglu")
     assert "split_reduction" in {step.move.transformation for step in played(kernel).steps}
     rules = replace(plugins().rules(plugins().target("cuda_gh200")), most=Kind.EXACT)
-    [exact] = expert(kernel.program, rules, TARGET)
+    exact = expert(kernel.program, rules, TARGET)[0]
     assert exact.kind == Kind.EXACT and exact.steps
 
 

@@ -58,7 +58,7 @@ def test_a_forgotten_barrier_is_noticed(together: bool) -> None:
     plugins = load_plugins(targets=["cuda_gh200"])
     emulated = Emulated(plugins, plugins.target("cuda_gh200"))
     [kernel] = select("matmul[32,32,32]", plugins.operators, emulated.rules.dialect)
-    [game] = emulated.expert(kernel.program, emulated.rules, emulated.target)
+    game, *_ = emulated.expert(kernel.program, emulated.rules, emulated.target)
     emulated.generator = Without(emulated.generator, "pd_sync_block();")
     look = emulated.problems_together if together else emulated.problems
     [problem] = look([Case("matmul", game)])

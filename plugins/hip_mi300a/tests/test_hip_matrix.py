@@ -35,7 +35,7 @@ from perfdojo_sdk.verify.reduced import reduce_trace
 
 TARGET = HOOKS.target
 GENERATOR = generator(TARGET.capabilities)
-MULTIPLY = "pd_tile_multiply("
+MULTIPLY = "pd_tile_add("
 
 #: Four warps, each with a tile; a slice of both operands in shared memory at a time.
 PRODUCT = """\
@@ -85,7 +85,9 @@ def checked(text: str, forget: str = "") -> NumericReport:
 def test_a_product_keeps_its_tiles_in_registers_and_uses_the_matrix_unit() -> None:
     code = GENERATOR.generate(parse(PRODUCT, TARGET.dialect), "pd_case").code
     assert "c_w: registers of a warp's lanes" in code
-    assert "pd_tile_multiply(c_w, a_r, i2*256, 16, 1, b_r, i3*256, 16, 1, 16);" in code
+    assert "const auto pd_a0 = pd_rows(a_r, i2*256 + pd_step, 16, 1);" in code
+    assert "const auto pd_b1 = pd_columns(b_r, i3*256 + pd_step, 16, 1);" in code
+    assert "pd_tile_add(c_w, pd_a0, pd_b1);" in code
     report = checked(PRODUCT)
     assert report.ok, report.problem
 
@@ -191,7 +193,7 @@ def test_shorter_dtypes_are_further_games_where_the_user_asks_for_them(dtype: st
     assert verify_dependence_trace(small, emulated().rules).ok
     tiles = [g[number] for g in games("matmul[32,64,64] bmm[2,64,32,64]", Kind.CHANGES_PRECISION)]
     codes = [GENERATOR.generate(game.program, "pd_case").code for game in tiles]
-    assert all(f"pd_tile_multiply_{dtype}(" in code for code in codes)
+    assert all(MULTIPLY in code and f"PD_SHARED(pd_{dtype}, " in code for code in codes)
     awkward = [g[-1] for g in games("matmul[31,33,7] matmul[48,64,80]", Kind.CHANGES_PRECISION)]
     assert not list(emulated().problems([Case(str(k), game) for k, game in enumerate([*tiles, *awkward])]))
 
@@ -222,11 +224,12 @@ static four one(float a, float b, four sum)
     printf("1 %d %g %g\\n", pd_lane, a, b);
     return sum;
 }
-static four sixteen(four_short a, four_short b, four sum)
+static float half(short bits) { return pd_f32_from_f16(pd_f16_of((uint16_t)bits)); }
+static four sixteen(four_short a, four_short b, four sum, int word, float value(short))
 {
-    printf("2 %d", pd_lane);
+    printf("%d %d", word, pd_lane);
     for (int k = 0; k < 4; k++)
-        printf(" %g %g", wide(a[k]), wide(b[k]));
+        printf(" %g %g", value(a[k]), value(b[k]));
     printf("\\n");
     return sum;
 }
@@ -238,23 +241,36 @@ static four eight(two a, two b, four sum)
 }
 #define __builtin_amdgcn_mfma_f32_16x16x8_xf32(a, b, sum, x, y, z) eight(a, b, sum)
 #define __builtin_amdgcn_mfma_f32_16x16x4f32(a, b, sum, x, y, z) one(a, b, sum)
-#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, sum, x, y, z) sixteen(a, b, sum)
+#define __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, sum, x, y, z) sixteen(a, b, sum, 2, wide)
+#define __builtin_amdgcn_mfma_f32_16x16x16f16(a, b, sum, x, y, z) sixteen(a, b, sum, 4, half)
 @HEADER@
-int main()
+/* Rows of 40 elements, from the fifth on; turned, they are columns of sixteen. */
+template <class T> static void multiply(pd_tile &tile, const T *a, const T *b, int steps, bool turned)
 {
+    const int at = turned ? 4 * 16 : 4, stride = turned ? 1 : 40, step = turned ? 16 : 1;
+    for (int k = at; k < at + 32 * step; k += steps * step)
+        pd_tile_add(tile, pd_rows(a, k, stride, step), pd_columns(b, k, stride, step));
+}
+int main(int count, char **)
+{
+    const bool turned = count > 1;
     static float a[16 * 40], b[16 * 40];
     static pd_bf16 short_a[16 * 40], short_b[16 * 40];
+    static pd_f16 half_a[16 * 40], half_b[16 * 40];
     static pd_tf32 less_a[16 * 40], less_b[16 * 40];
-    for (int k = 0; k < 16 * 40; k++) {
-        a[k] = (float)(k * 7 % 61 - 30), b[k] = (float)(k * 5 % 59 - 29);
+    for (int number = 0; number < 16 * 40; number++) {
+        const int k = turned ? number % 40 * 16 + number / 40 : number;
+        a[k] = (float)(number * 7 % 61 - 30), b[k] = (float)(number * 5 % 59 - 29);
+        half_a[k] = pd_f16_from_f32(a[k]), half_b[k] = pd_f16_from_f32(b[k]);
         short_a[k] = pd_bf16_from_f32(a[k]), short_b[k] = pd_bf16_from_f32(b[k]);
         less_a[k] = pd_tf32_from_f32(a[k]), less_b[k] = pd_tf32_from_f32(b[k]);
     }
     for (pd_lane = 0; pd_lane < 64; pd_lane++) {
         pd_tile tile = {0, 0, 0, 0};
-        pd_tile_multiply(tile, a, 4, 40, 1, b, 4, 40, 1, 32);
-        pd_tile_multiply_bf16(tile, short_a, 4, 40, 1, short_b, 4, 40, 1, 32);
-        pd_tile_multiply_tf32(tile, less_a, 4, 40, 1, less_b, 4, 40, 1, 32);
+        multiply(tile, a, b, 4, turned);
+        multiply(tile, short_a, short_b, 16, turned);
+        multiply(tile, less_a, less_b, 8, turned);
+        multiply(tile, half_a, half_b, 16, turned);
         for (int own = 0; own < PD_TILE_OWN; own++)
             printf("0 %d %d %d %d\\n", pd_lane, own, pd_tile_row(own), pd_tile_column(own));
     }
@@ -262,23 +278,28 @@ int main()
 """
 
 
-def test_lanes_bring_and_keep_what_the_instructions_say(tmp_path: Path) -> None:
+@pytest.mark.parametrize("turned", [False, True])
+def test_lanes_bring_and_keep_what_the_instructions_say(turned: bool, tmp_path: Path) -> None:
     """The header's own code for each lane, with instructions made after the tables of AMD's manual."""
     header = runtime()
-    tile = header[header.index("#define PD_TILE_OWN") : header.rindex("#endif")]
+    tile = header[header.index("/* Four steps of a row") : header.index("PD_INLINE void pd_store4_f16(")]
+    tile += header[header.index("#define PD_TILE_OWN") : header.index("/* Four steps of a row")]
+    tile += header[header.index("/* What the unit takes of") : header.rindex("#endif")]
     tile = tile.replace("float pd_tile __attribute__((ext_vector_type(4)))", "four pd_tile")
-    tile = tile.replace("short pd_bf16x4 __attribute__((ext_vector_type(4)))", "four_short pd_bf16x4")
+    tile = tile.replace("short pd_four __attribute__((ext_vector_type(4)))", "four_short pd_four")
+    tile = tile.replace("_Float16 pd_f16x4 __attribute__((ext_vector_type(4)))", "four_short pd_f16x4")
     tile = tile.replace("float pd_f32x2 __attribute__((ext_vector_type(2)))", "two pd_f32x2")
     (tmp_path / "pd_stored.h").write_text(support_text("pd_stored.h"))
     (tmp_path / "lanes.cpp").write_text(RECORDER.replace("@HEADER@", tile))
     subprocess.run(["c++", "-O1", "-o", "lanes", "lanes.cpp"], cwd=tmp_path, check=True)
-    printed = subprocess.run([tmp_path / "lanes"], capture_output=True, text=True, check=True).stdout
+    command = [tmp_path / "lanes", *(["turned"] if turned else [])]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     lines = [list(map(int, line.split())) for line in printed.splitlines()]
     k = np.arange(16 * 40).reshape(16, 40)[:, 4:36]
     meant = (k * 7 % 61 - 30) @ (k * 5 % 59 - 29).T
     cells = [line[1:] for line in lines if line[0] == 0]
     assert sorted((row, column) for *_, row, column in cells) == list(product(range(16), range(16)))
-    for word, each in ((1, 1), (2, 4), (3, 2)):
+    for word, each in ((1, 1), (2, 4), (3, 2), (4, 4)):
         brought = [[line[2:] for line in lines if line[:2] == [word, lane]] for lane in range(64)]
         total = np.zeros((16, 16))
         for step in range(len(brought[0])):

@@ -23,7 +23,7 @@
 
 /* workspace 0 */
 
-/* launch {"kernel": "pd_case_k0", "arrays": ["x", "y"], "blocks": 3, "threads": 128, "times": 1, "shared_bytes": 16, "must_move": 6156, "asked_for": 6240, "shared_traffic": 1632, "operations": 1932, "slow_operations": 3, "steps": 10, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "nest": [0]} */
+/* launch {"kernel": "pd_case_k0", "arrays": ["x", "y"], "blocks": 3, "threads": 128, "times": 1, "shared_bytes": 16, "must_move": 6156, "asked_for": 6240, "shared_traffic": 1632, "operations": 1932, "slow_operations": 3, "steps": 10, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "dynamic_bytes": 0, "nest": [0]} */
 PD_KERNEL(pd_case_k0, 128)(PD_INPUT(float, 1536, x), PD_ARRAY(float, 3, y))
 {
     float s;

@@ -23,7 +23,7 @@
 
 /* workspace 0 */
 
-/* launch {"kernel": "pd_case_k0", "arrays": ["a", "b", "c"], "blocks": 2, "threads": 256, "times": 1, "shared_bytes": 3072, "must_move": 32768, "asked_for": 40960, "shared_traffic": 417792, "operations": 131072, "slow_operations": 0, "steps": 292, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "nest": [0]} */
+/* launch {"kernel": "pd_case_k0", "arrays": ["a", "b", "c"], "blocks": 2, "threads": 256, "times": 1, "shared_bytes": 3072, "must_move": 32768, "asked_for": 40960, "shared_traffic": 417792, "operations": 131072, "slow_operations": 0, "steps": 292, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "dynamic_bytes": 0, "nest": [0]} */
 PD_KERNEL(pd_case_k0, 256)(PD_INPUT(float, 2048, a), PD_INPUT(float, 2048, b), PD_ARRAY(float, 4096, c))
 {
     PD_SHARED(float, 256, a_s);

@@ -23,7 +23,7 @@
 
 /* workspace 0 */
 
-/* launch {"kernel": "pd_case_k0", "arrays": ["a", "b", "c"], "blocks": 1, "threads": 128, "times": 1, "shared_bytes": 5120, "must_move": 12288, "asked_for": 40960, "shared_traffic": 10240, "operations": 34816, "slow_operations": 0, "steps": 560, "host_sizes": [], "index_bytes": 4, "matrix_operations": {"tf32": 32768}, "nest": [0]} */
+/* launch {"kernel": "pd_case_k0", "arrays": ["a", "b", "c"], "blocks": 1, "threads": 128, "times": 1, "shared_bytes": 5120, "must_move": 12288, "asked_for": 40960, "shared_traffic": 10240, "operations": 34816, "slow_operations": 0, "steps": 560, "host_sizes": [], "index_bytes": 4, "matrix_operations": {"tf32": 32768}, "dynamic_bytes": 0, "nest": [0]} */
 PD_KERNEL(pd_case_k0, 128)(PD_INPUT(float, 1024, a), PD_INPUT(float, 1024, b), PD_ARRAY(float, 1024, c))
 {
     PD_SHARED(pd_tf32, 640, a_r);
@@ -58,8 +58,12 @@ PD_KERNEL(pd_case_k0, 128)(PD_INPUT(float, 1024, a), PD_INPUT(float, 1024, b), P
         if (pd_warp < 2) {
             const int i2 = pd_warp;
             PD_UNROLL
-            for (int i3 = 0; i3 < 2; i3++) {
-                pd_tile_multiply_tf32(c_w[i3], a_r, i3*320, 20, b_r, i2*320, 20, 16);
+            for (int pd_step = 0; pd_step < 16; pd_step += 8) {
+                const auto pd_a0 = pd_rows(a_r, pd_step, 20, 1);
+                const auto pd_b1 = pd_columns(b_r, i2*320 + pd_step, 20, 1);
+                const auto pd_a2 = pd_rows(a_r, 320 + pd_step, 20, 1);
+                pd_tile_add(c_w[0], pd_a0, pd_b1);
+                pd_tile_add(c_w[1], pd_a2, pd_b1);
             }
         }
         pd_sync_block();

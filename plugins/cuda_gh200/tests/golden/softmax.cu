@@ -30,7 +30,7 @@
 
 /* workspace 0 */
 
-/* launch {"kernel": "pd_case_k0", "arrays": ["x", "y"], "blocks": 2, "threads": 256, "times": 1, "shared_bytes": 0, "must_move": 32768, "asked_for": 49152, "shared_traffic": 0, "operations": 13312, "slow_operations": 8192, "steps": 38, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "nest": [0]} */
+/* launch {"kernel": "pd_case_k0", "arrays": ["x", "y"], "blocks": 2, "threads": 256, "times": 1, "shared_bytes": 0, "must_move": 32768, "asked_for": 49152, "shared_traffic": 0, "operations": 13312, "slow_operations": 8192, "steps": 38, "host_sizes": [], "index_bytes": 4, "matrix_operations": {}, "dynamic_bytes": 0, "nest": [0]} */
 PD_KERNEL(pd_case_k0, 256)(PD_INPUT(float, 4096, x), PD_ARRAY(float, 4096, y))
 {
     float m;
