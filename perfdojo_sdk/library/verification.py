@@ -124,7 +124,9 @@ def exact(trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = ()) ->
     """The exact leg, on the same moves at a small shape. ``games``: of the parts of the trace's program
     (``verify/parts.py``), which are compared instead where all of them pass."""
     begin = perf_counter()
-    compared = [_Compared.of(game, rules, seed) for game in games if len(games) > 1]
+    compared = list[_Compared]()
+    for game in games if len(games) > 1 else ():
+        compared.append(_Compared.of(game, rules, seed, compared))
     if not compared or not all(each.report.ok for each in compared):
         compared = [_Compared.of(trace, rules, seed)]
     failed = next((each.report for each in compared if not each.report.ok), None)
@@ -154,11 +156,13 @@ class _Compared(NamedTuple):
     """Statement instances of one run at the end of the small game."""
 
     @classmethod
-    def of(cls, game: Trace, rules: Rules, seed: int) -> _Compared:
+    def of(cls, game: Trace, rules: Rules, seed: int, others: Sequence[_Compared] = ()) -> _Compared:
+        """``others``: compared before; what made the last one small is tried first."""
         from perfdojo_sdk.verify.exact import verify_exact_trace
-        from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+        from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
 
-        small = reduce_trace(game, rules, EXACT_INSTANCES)
+        like = Reduction(others[-1].game, others[-1].small) if others else None
+        small = reduce_trace(game, rules, EXACT_INSTANCES, like)
         report = verify_exact_trace(small, rules.dialect, seed)
         return cls(game, small, report, statement_instances(small.program))
 
