@@ -32,9 +32,10 @@ QUICK_INSTANCES = 500
 QUICK_COMPARED = 10**7
 
 
-#: Statement instances of a large kernel, whose calls take long, and at most of the shape that it is mostly
-#: verified at; most moves of a game that is worth playing again for that.
-LARGE, SMALLER, SHORT_GAME = 5 * 10**8, 10**7, 400
+#: Statement instances, or elements of the arguments, of a large kernel, whose calls take long; instances at
+#: most of the shape that it is mostly verified at; most moves of a game that is worth playing again for that,
+#: where the kernel is as large as that, and so many times as many where it is larger.
+LARGE, LARGE_ARGUMENTS, SMALLER, SHORT_GAME = 5 * 10**8, 5 * 10**7, 10**7, 400
 #: Executions that depend on the shape.
 AT_FULL_SIZE = ("guard_pages", "read_only", "threads")
 #: The reason for a smaller shape, by whether the runner's limit is it.
@@ -256,7 +257,10 @@ def _smaller(subject: Subject) -> tuple[Trace, Artifact] | None:
     from perfdojo_sdk.verify.reduced import statement_instances
 
     trace = subject.trace
-    if statement_instances(trace.program) <= LARGE or len(trace.steps) > SHORT_GAME or not subject.generator:
+    instances, buffers = statement_instances(trace.program), trace.root.buffer_of
+    arguments = sum(buffers[array].cells for array in trace.root.interface)
+    size = max(instances / LARGE, arguments / LARGE_ARGUMENTS)
+    if size <= 1 or len(trace.steps) > SHORT_GAME * size or not subject.generator:
         return None
     small, artifact = affordable(subject, SMALLER)
     return (small, artifact) if statement_instances(small.program) <= LARGE // 10 else None
