@@ -104,7 +104,7 @@ def quick(subject: Subject) -> Verification:
     from perfdojo_sdk.verify.references import quick_instances
 
     trace, rules, cache = subject.trace, subject.rules, subject.cache
-    small = reduce_trace(trace, rules, QUICK_INSTANCES, cache.reduction)
+    small = reduce_trace(trace, rules, QUICK_INSTANCES, *([cache.reduction] if cache.reduction else []))
     cache.reduction = Reduction(trace, small)
     report = verify_exact(small.root, small.program, trace.laws, rules.dialect, subject.seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
@@ -158,12 +158,12 @@ class _Compared(NamedTuple):
 
     @classmethod
     def of(cls, game: Trace, rules: Rules, seed: int, others: Sequence[_Compared] = ()) -> _Compared:
-        """``others``: compared before; what made the last one small is tried first."""
+        """``others``: compared before; what made them small is tried first."""
         from perfdojo_sdk.verify.exact import verify_exact_trace
         from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
 
-        like = Reduction(others[-1].game, others[-1].small) if others else None
-        small = reduce_trace(game, rules, EXACT_INSTANCES, like)
+        like = [Reduction(other.game, other.small) for other in reversed(others)]
+        small = reduce_trace(game, rules, EXACT_INSTANCES, *like)
         report = verify_exact_trace(small, rules.dialect, seed)
         return cls(game, small, report, statement_instances(small.program))
 

@@ -48,10 +48,10 @@ class Reduction:
         return [known.get(move, move) for move in trace.moves]
 
     def root(self, root: Program) -> Program | None:
-        """Another root of the same sizes, made as small as this game's; None for one of other sizes."""
+        """Another root of about the same sizes, made as small as this game's; None for others."""
         sizes = sizes_of(self.small.root)
         mine, other = ([e for e in extents(r) if e.size > 2] for r in (self.large.root, root))
-        if [each.size for each in mine] != [each.size for each in other]:
+        if len(mine) != len(other) or any(abs(a.size - b.size) > 1 for a, b in zip(mine, other, strict=True)):
             return None
         for extent, same in zip(other, mine, strict=True):
             root = resized(root, extent, min(sizes[place] for place, n in same.places.items() if n == 1))
@@ -59,7 +59,7 @@ class Reduction:
 
 
 @seldom_collected()
-def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reduction | None = None) -> Trace:
+def reduce_trace(trace: Trace, rules: Rules, most_instances: int, *like: Reduction) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
     First the root alone shrinks. If tiles keep it too large, they shrink with it, first each by itself and
@@ -67,22 +67,24 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, like: Reductio
     the result runs more than ``most_instances`` statement instances, unless the moves allow no shape that
     small; then it is the smallest shape found. Every scope that iterates in the given trace iterates at
     least twice in the result, since a loop that runs once hides faults of its order. A trace that is small
-    enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``: a
-    reduction of another game; if it makes this one small enough, or almost so where the root is another,
+    enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``:
+    reductions of other games; if one makes this one small enough, or almost so where the root is another,
     nothing else is tried.
     """
     game = _Game(trace, rules)
-    if like is not None and like.large.root == trace.root:
-        alike = game.replayed(trace, like.small.root, like.moves(trace))
-        if alike is not None and _instances(alike) <= max(most_instances, _instances(like.small)):
-            return alike
+    for each in like:
+        if each.large.root == trace.root:
+            alike = game.replayed(trace, each.small.root, each.moves(trace))
+            if alike is not None and _instances(alike) <= max(most_instances, _instances(each.small)):
+                return alike
     few = with_few_rows(trace.root)
     if few is not trace.root:
         trace = game.replayed(trace, few, trace.moves) or trace
-    elif like is not None and _instances(trace) > most_instances:
-        alike = game.as_small(trace, like)
-        if alike is not None and _instances(alike) <= _NEAR * most_instances:
-            return alike
+    elif _instances(trace) > most_instances:
+        for each in like:
+            alike = game.as_small(trace, each)
+            if alike is not None and _instances(alike) <= _NEAR * most_instances:
+                return alike
     reduced = _one_by_one(_smaller_root(trace, game, most_instances), game, most_instances)
     if _instances(reduced) > most_instances and any(map(game.tiled, trace.steps)):
         together = _smaller_root(reduced, game, most_instances, in_proportion=True)
