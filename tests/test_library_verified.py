@@ -131,6 +131,20 @@ def test_a_large_kernel_is_mostly_called_at_a_smaller_shape(monkeypatch: pytest.
     assert not compared_with_the_kernel(runner()).figures["reduced_shape"], "too long a game to play again"
 
 
+def test_a_kernel_of_large_arrays_is_large_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    def is_smaller() -> bool:
+        plugins = load_plugins(extra=[perfdojo_toy])
+        runner = Shapes(plugins.runner(plugins.require("toy")), [])
+        return compared_with_the_kernel(runner).figures["reduced_shape"] is True
+
+    monkeypatch.setattr(verification, "SMALLER", 500)
+    elements = 2 * prod((40, 3, 50))
+    monkeypatch.setattr(verification, "LARGE_ARGUMENTS", elements)
+    assert not is_smaller()
+    monkeypatch.setattr(verification, "LARGE_ARGUMENTS", elements - 1)
+    assert is_smaller()
+
+
 # -- the real thing --------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.verify import reduced as reduced_games
 from perfdojo_sdk.verify.exact import ExactReport, verify_exact, verify_exact_trace
+from perfdojo_sdk.verify.extents import extents, with_few_rows
 from perfdojo_sdk.verify.mixing import FIELDS, PRIME
 from perfdojo_sdk.verify.models import (
     EXPONENT,
@@ -27,7 +28,7 @@ from perfdojo_sdk.verify.models import (
     OutsideModel,
     RandomModel,
 )
-from perfdojo_sdk.verify.reduced import Reduction, extents, reduce_trace, statement_instances, with_few_rows
+from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
 from tests import programs
 from tests.programs import DIALECT, PAIRS, program
 
@@ -500,6 +501,37 @@ SLIDING = (
     "kernel f(x) -> y\nx f32 [405] heap\ny f32 [400] heap\n\n"
     "400\n| y[{0}] = 0\n| 6 y[{0}] += exp(x[{0}+{1}]) * x[{1}]"
 )
+
+
+def test_an_array_with_a_border_shrinks_with_what_fills_the_rest_of_it() -> None:
+    """Seen in transposed convolutions: the copy of an image of 32 x 32 into one of 33 x 33 stayed large."""
+    root = program("kernel f(x) -> t\nx f32 [32] heap\nt f32 [33] heap\n\n33 t[{0}] = 0\n32 t[{0}] = x[{0}]")
+    assert [extent.size for extent in extents(root)] == [32]
+    trace = Trace(root).play(RULES, Move.of("split_range", "s0", at=32))
+    reduced = reduce_trace(trace, RULES, 1)
+    assert reduced.root.buffer_of["t"].shape == (3,)
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_a_game_of_the_same_sizes_is_made_as_small_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tiled(name: str, *factors: int) -> Trace:
+        root = program(
+            f"kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{{0}}] = {name}(x[{{0}}])"
+        )
+        splits = [Move.of("split_scope", "s0" + ".i" * k, factor=f) for k, f in enumerate(factors)]
+        return Trace(root).play_all(RULES, splits)
+
+    first, second = tiled("exp", 16, 4), tiled("sqrt", 16, 4)
+    like = Reduction(first, reduce_trace(first, RULES, 8))
+    tries, replayed = list[object](), reduced_games._Game.replayed
+    monkeypatch.setattr(
+        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+    )
+    reduced = reduce_trace(second, RULES, 8, like)
+    assert len(tries) == 1 and reduced.moves == like.small.moves
+    assert reduced.root.buffer_of["x"].shape == like.small.root.buffer_of["x"].shape == (8,)
+    # Where counts differ, the game is another one.
+    assert reduced_games._Game(tiled("sqrt", 32, 4), RULES).as_small(tiled("sqrt", 32, 4), like) is None
 
 
 def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -53,6 +54,8 @@ y f32 [12] heap
 4 y[clamp(k[{0}],0,3)] = x[{0}]
 4 y[{0}+8] += x[{0}]
 """
+
+ORDER = flow.Order
 
 MODES: tuple[flow.Mode, ...] = ("last", "terms")
 
@@ -110,6 +113,16 @@ def _before_in_time(self: flow.Flow, sinks: Any, accesses: Any) -> Any:
     return sinks.apply_range(accesses.reverse()).intersect(then.lex_gt_union_map(first))
 
 
+def _seen_at_once(self: flow.Flow, sinks: Any, hiding: Any, kept: Any) -> Any:
+    """The same as :meth:`Flow._seen_by`, by its definition: without what comes before any hiding access."""
+    before = _before_in_time(self, sinks, hiding)
+    found = before.subtract(before.apply_range(_before_in_time(self, hiding, hiding)))
+    if kept is None:
+        return found
+    since = _before_in_time(self, sinks, kept)
+    return found.union(since.subtract(before.apply_range(_before_in_time(self, hiding, kept))))
+
+
 def _compare(program: Program, monkeypatch: pytest.MonkeyPatch, few: int = 0) -> int:
     """Compare what readers see in groups, and alone where there are more than ``few``, with what they see in
     one flow; the number of buffers with several flows."""
@@ -124,6 +137,7 @@ def _compare(program: Program, monkeypatch: pytest.MonkeyPatch, few: int = 0) ->
         patch.setattr(flow, "_groups", _one_group)
         patch.setattr(flow, "_FEW_READERS", 1000)
         patch.setattr(flow.Flow, "_before", _before_in_time)
+        patch.setattr(flow.Flow, "_seen_by", _seen_at_once)
         whole = _sets(program, session)
         for name, through in whole.flows.items():
             assert len(through) == 1
@@ -148,6 +162,34 @@ def _random(seed: int) -> Program:
 def test_programs_cut_at_random(draw: Callable[[int], Program], monkeypatch: pytest.MonkeyPatch) -> None:
     several = sum(_compare(_cut(draw(seed), Random(seed)), monkeypatch) for seed in range(20))
     assert several > 8
+
+
+def _farthest_first(self: Any, sink: Any) -> Any:
+    return reversed([*ORDER.before(self, sink)])
+
+
+def _one_loop_further_in(self: Any, near: Any, rank: flow.Rank) -> Any:
+    return ORDER.among(self, near, flow.Rank(rank.place, 0))
+
+
+def _in_no_order(self: Any, near: Any, rank: flow.Rank) -> Any:
+    return self._flow.session.map()
+
+
+@pytest.mark.parametrize(
+    "name, wrong",
+    [("before", _farthest_first), ("among", _one_loop_further_in), ("among", _in_no_order)],
+)
+def test_a_wrong_order_of_accesses_is_noticed(
+    name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow, "Order", type("Wrong", (ORDER,), {name: wrong}))
+    right = 0
+    for seed in range(10):
+        with suppress(AssertionError):
+            _compare(_random(seed), monkeypatch)
+            right += 1
+    assert right < 10
 
 
 def test_a_move_in_one_of_many_readers_computes_its_flow_alone() -> None:

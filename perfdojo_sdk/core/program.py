@@ -57,10 +57,21 @@ class Occurrence(NamedTuple):
 _new_place, new_occurrence = maker(LocatedNode), maker(Occurrence)
 
 
-def places_in(nodes: tuple[Node, ...]) -> list[LocatedNode]:
-    """``nodes`` and all that is in them, in program order."""
+#: Places in outermost nodes, by their numbers and ``id()``; programs of a game have most of these in common.
+_PLACED: dict[tuple[int, int], tuple[Node, list[LocatedNode]]] = {}
+_MOST_PLACED = 1000
+
+
+def _placed(number: int, node: Node) -> list[LocatedNode]:
+    """The node, an outermost one, and all that is in it."""
+    known = _PLACED.get((number, id(node)))
+    if known is not None and known[0] is node:
+        return known[1]
     found: list[LocatedNode] = []
-    _enter(nodes, (), (), (), found.append)
+    _enter((node,), (), (), (), found.append, number)
+    if len(_PLACED) >= _MOST_PLACED:
+        _PLACED.clear()
+    _PLACED[number, id(node)] = node, found
     return found
 
 
@@ -70,10 +81,12 @@ def _enter(
     above: tuple[Scope, ...],
     sizes: tuple[int, ...],
     add: Callable[[LocatedNode], None],
+    start: int = 0,
 ) -> None:
-    """Give ``nodes`` and all in them to ``add``. A function inside :func:`places_in` would keep itself, and
-    all that it found, until the garbage collector runs; this is called for every program of every game."""
-    for k, node in enumerate(nodes):
+    """Give ``nodes``, which count from ``start``, and all in them to ``add``. A function inside
+    :func:`_placed` would keep itself, and all that it found, until the garbage collector runs; this is called
+    for every program of every game."""
+    for k, node in enumerate(nodes, start):
         here = (*path, k)
         add(_new_place((node, here, above, sizes)))
         if isinstance(node, Scope):
@@ -239,7 +252,10 @@ class Program:
     @lazy
     def places(self) -> tuple[LocatedNode, ...]:
         """Every node and where it stands, parents before children, in program order."""
-        return tuple(places_in(self.body))
+        found: list[LocatedNode] = []
+        for k, node in enumerate(self.body):
+            found += _placed(k, node)
+        return tuple(found)
 
     @lazy
     def scopes(self) -> tuple[tuple[Path, Scope], ...]:

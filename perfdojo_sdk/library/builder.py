@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.hookspecs.types import Failure, MachineFigures, Target
 from perfdojo_sdk.kernels.selection import Kernel
@@ -101,6 +102,7 @@ class KernelBuilder:
     def each(self, work: Callable[[S], T], items: Sequence[S]) -> list[T]:
         return [work(item) for item in items]
 
+    @seldom_collected()
     def build(
         self,
         kernel: Kernel,
@@ -118,6 +120,7 @@ class KernelBuilder:
             found = _shipped(work, few, attempts)
         return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
 
+    @seldom_collected()
     def again(self, kernel: Kernel, trace: Trace, watch: Watch) -> Found:
         work = self._work(kernel, watch)
         few, initial = _evaluator_of_few(work, trace.kind), Trace(kernel.program)

@@ -33,9 +33,10 @@ QUICK_INSTANCES = 500
 QUICK_COMPARED = 10**7
 
 
-#: Statement instances of a large kernel, whose calls take long, and at most of the shape that it is mostly
-#: verified at; most moves of a game that is worth playing again for that.
-LARGE, SMALLER, SHORT_GAME = 5 * 10**8, 10**7, 400
+#: Statement instances, or elements of the arguments, of a large kernel, whose calls take long; instances at
+#: most of the shape that it is mostly verified at; most moves of a game that is worth playing again for that,
+#: where the kernel is as large as that, and so many times as many where it is larger.
+LARGE, LARGE_ARGUMENTS, SMALLER, SHORT_GAME = 5 * 10**8, 5 * 10**7, 10**7, 400
 #: Executions that depend on the shape.
 AT_FULL_SIZE = ("guard_pages", "read_only", "threads")
 #: The reason for a smaller shape, by whether the runner's limit is it.
@@ -104,7 +105,7 @@ def quick(subject: Subject) -> Verification:
     from perfdojo_sdk.verify.references import quick_instances
 
     trace, rules, cache = subject.trace, subject.rules, subject.cache
-    small = reduce_trace(trace, rules, QUICK_INSTANCES, cache.reduction)
+    small = reduce_trace(trace, rules, QUICK_INSTANCES, *([cache.reduction] if cache.reduction else []))
     cache.reduction = Reduction(trace, small)
     report = verify_exact(small.root, small.program, trace.laws, rules.dialect, subject.seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
@@ -125,7 +126,9 @@ def exact(trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = ()) ->
     """The exact leg, on the same moves at a small shape. ``games``: of the parts of the trace's program
     (``verify/parts.py``), which are compared instead where all of them pass."""
     begin = perf_counter()
-    compared = [_Compared.of(game, rules, seed) for game in games if len(games) > 1]
+    compared = list[_Compared]()
+    for game in games if len(games) > 1 else ():
+        compared.append(_Compared.of(game, rules, seed, compared))
     if not compared or not all(each.report.ok for each in compared):
         compared = [_Compared.of(trace, rules, seed)]
     failed = next((each.report for each in compared if not each.report.ok), None)
@@ -155,11 +158,13 @@ class _Compared(NamedTuple):
     """Statement instances of one run at the end of the small game."""
 
     @classmethod
-    def of(cls, game: Trace, rules: Rules, seed: int) -> _Compared:
+    def of(cls, game: Trace, rules: Rules, seed: int, others: Sequence[_Compared] = ()) -> _Compared:
+        """``others``: compared before; what made them small is tried first."""
         from perfdojo_sdk.verify.exact import verify_exact_trace
-        from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+        from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
 
-        small = reduce_trace(game, rules, EXACT_INSTANCES)
+        like = [Reduction(other.game, other.small) for other in reversed(others)]
+        small = reduce_trace(game, rules, EXACT_INSTANCES, *like)
         report = verify_exact_trace(small, rules.dialect, seed)
         return cls(game, small, report, statement_instances(small.program))
 
@@ -269,7 +274,10 @@ def _smaller(subject: Subject) -> tuple[Trace, Artifact] | None:
     from perfdojo_sdk.verify.reduced import statement_instances
 
     trace = subject.trace
-    if statement_instances(trace.program) <= LARGE or len(trace.steps) > SHORT_GAME or not subject.generator:
+    instances, buffers = statement_instances(trace.program), trace.root.buffer_of
+    arguments = sum(buffers[array].cells for array in trace.root.interface)
+    size = max(instances / LARGE, arguments / LARGE_ARGUMENTS)
+    if size <= 1 or len(trace.steps) > SHORT_GAME * size or not subject.generator:
         return None
     small, artifact = affordable(subject, SMALLER)
     return (small, artifact) if statement_instances(small.program) <= LARGE // 10 else None

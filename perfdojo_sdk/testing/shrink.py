@@ -15,7 +15,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.validate import violations
-from perfdojo_sdk.verify.reduced import extents, resized
+from perfdojo_sdk.verify.extents import extents, resized
 
 
 def shrink(

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, starmap
+from itertools import chain, groupby, starmap
 from math import gcd
 from typing import Literal as OneOf
 from typing import NamedTuple, TypeAlias
 
-from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, maps, unite
+from perfdojo_sdk.verify.sets import Domain, Session, by_reader, isl, maps, unite, writers
 
 Role: TypeAlias = OneOf["read", "own", "write", "add", "may"]
 """``own``: an accumulation reads what it adds onto. ``may``: a write of one of several cells, which a
@@ -161,6 +161,15 @@ def _only(nests: tuple[Nest, ...], statements: frozenset[str]) -> tuple[Nest, ..
     return tuple(found)
 
 
+class Rank(NamedTuple):
+    """How near an access is to a later one, the greater the nearer."""
+
+    place: int
+    """Position of the first difference of their times."""
+    node: int = -1
+    """The earlier one's number there in the order of the text; -1 where they differ in an iterator."""
+
+
 @dataclass(eq=False)
 class Flow:
     """The flow of values through cells of one buffer. Relations lead from a read to the writes it sees.
@@ -252,33 +261,53 @@ class Flow:
         sets: isl's own flow analysis overlooks some writes with quotients or conditions
         (``tests/test_verify_dependence.py`` has three cases).
         """
-        hidden_from = self._before(sinks, hiding)
-        found = hidden_from.subtract(hidden_from.apply_range(self._before(hiding, hiding)))
+        found = self._last_of(sinks, hiding)
         if kept is None:
             return found
-        since = self._before(sinks, kept).subtract(hidden_from.apply_range(self._before(hiding, kept)))
+        # All that comes before any hidden access to a cell also comes before the last one.
+        since = self._before(sinks, kept).subtract(found.apply_range(self._before(hiding, kept)))
         return found.union(since)
+
+    def _last_of(self, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
+        """Sink -> the last of the ``accesses`` to its cell before it.
+
+        Of two accesses before a sink, the one that shares more of its time with the sink is the later. So
+        the nearest are looked at first, and those farther away only for sinks that are left without any.
+        """
+        found, order = self.session.map(), Order(self, accesses)
+        for sink in maps(sinks):
+            left = isl.UnionSet.from_set(sink.domain())
+            for rank, pieces in order.before(sink):
+                near = self.session.map(pieces).intersect_domain(left)
+                if near.is_empty():
+                    continue
+                found = found.union(near.subtract(near.apply_range(order.among(near, rank))))
+                left = left.subtract(near.domain())
+                if left.is_empty():
+                    break
+        return found
 
     def _before(self, sinks: isl.UnionMap, accesses: isl.UnionMap) -> isl.UnionMap:
         """Sink -> all ``accesses`` to its cell before it."""
         pairs = maps(sinks.apply_range(accesses.reverse()))
-        return self.session.map([part for pair in pairs for part in self._ordered_pairs(pair)])
+        return self.session.map([part for pair in pairs for _, part in self.ordered_pairs(pair)])
 
-    def _ordered_pairs(self, pair: isl.Map) -> Iterator[isl.Map]:
-        """The parts of a relation between instances of two accesses in which the second happens first: one
-        for each loop, and one for the order of the text."""
+    def ordered_pairs(self, pair: isl.Map) -> Iterator[tuple[Rank, isl.Map]]:
+        """The parts of a relation between instances of two accesses in which the second happens first, by
+        the place in their times where they first differ: one for each loop, and one for the order of the
+        text."""
         names = (str(pair.get_tuple_name(kind)) for kind in (isl.dim_type.in_, isl.dim_type.out))
         (then, cell), (first, same_cell) = (self._time[name] for name in names)
         fixed = set(zip(cell, same_cell, strict=True))
-        for late, early in zip(then, first, strict=False):
+        for place, (late, early) in enumerate(zip(then, first, strict=False)):
             if late.isdecimal():
                 if late != early:
                     if int(early) < int(late):
-                        yield pair
+                        yield Rank(place, int(early)), pair
                     return
             elif (late, early) not in fixed:
                 at, before = int(late[1:]), int(early[1:])
-                yield pair.order_lt(isl.dim_type.out, before, isl.dim_type.in_, at)
+                yield Rank(place), pair.order_lt(isl.dim_type.out, before, isl.dim_type.in_, at)
                 pair = pair.equate(isl.dim_type.in_, at, isl.dim_type.out, before)
 
     def _accesses(self, *roles: Role) -> isl.UnionMap:
@@ -317,6 +346,37 @@ class Flow:
         if self.final:
             found[self.final.name] = (str(len(self.nests)),), self.final.cell
         return found
+
+
+class Order:
+    """The order of some accesses to the same cells, by ranks."""
+
+    def __init__(self, flow: Flow, accesses: isl.UnionMap) -> None:
+        self._flow, self._cells = flow, list(maps(accesses.reverse()))
+        self._pairs: dict[str, list[tuple[Rank, isl.Map]]] = {}
+        self._accesses = {str(m.get_tuple_name(isl.dim_type.out)): m.reverse() for m in self._cells}
+
+    def before(self, sink: isl.Map) -> Iterator[tuple[Rank, list[isl.Map]]]:
+        """The accesses before instances of a sink, the nearest first."""
+        pieces = sorted(self._ordered(sink), key=lambda piece: piece[0], reverse=True)
+        for rank, same in groupby(pieces, key=lambda piece: piece[0]):
+            yield rank, [piece for _, piece in same]
+
+    def among(self, near: isl.UnionMap, rank: Rank) -> isl.UnionMap:
+        """Access -> those before it, of the accesses that have this rank before one sink.
+
+        Their times are equal as far as the rank's place, and there as well if it is one of the text.
+        """
+        names, least = writers(near), rank.place + (rank.node >= 0)
+        for name in names - self._pairs.keys():
+            self._pairs[name] = self._ordered(self._accesses[name])
+        pieces = [piece for name in sorted(names) for r, piece in self._pairs[name] if r.place >= least]
+        kept = [p for p in pieces if str(p.get_tuple_name(isl.dim_type.out)) in names]
+        return self._flow.session.map(kept)
+
+    def _ordered(self, late: isl.Map) -> list[tuple[Rank, isl.Map]]:
+        pairs = (late.apply_range(cells) for cells in self._cells)
+        return [piece for pair in pairs for piece in self._flow.ordered_pairs(pair)]
 
 
 def unwritten(through: tuple[Flow, ...]) -> isl.UnionSet:
