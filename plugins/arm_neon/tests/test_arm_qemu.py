@@ -3,31 +3,33 @@ other (Debian: qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_support import SVE, both_targets, compiled, kernel, needs_compiler, played, run, source
+from arm_support import (
+    QEMU,
+    QEMU_COMMAND,
+    SVE,
+    SYSTEM,
+    both_targets,
+    compiled,
+    kernel,
+    needs_compiler,
+    needs_qemu,
+    played,
+    run,
+    source,
+)
 from perfdojo_arm_neon import crosstools
 
 from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest, Target
 from perfdojo_sdk.measure.kernel_calls import bytes_of
 
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-SYSTEM = Path("/usr/aarch64-linux-gnu")
-#: A core with all that QEMU knows; its vectors of SVE are one unit of 128 bits.
-QEMU_COMMAND = (str(QEMU), "-cpu", "max,sve-max-vq=1", "-L", str(SYSTEM))
 KERNELS = ("softmax[6,40]", "layernorm[5,37]", "matmul[16,24,20]", "conv2d[2,3,9,9,4,3]", "swiglu[4,12,20]")
 
-pytestmark = [
-    needs_compiler,
-    pytest.mark.skipif(
-        not (QEMU and shutil.which(crosstools.GNU) and (SYSTEM / "lib" / "libc.so.6").exists()),
-        reason="needs qemu-user and a C library for 64-bit Arm",
-    ),
-]
+pytestmark = [needs_compiler, needs_qemu]
 
 
 def program_of(kernel_source: KernelSource, threads: int) -> str:
