@@ -33,9 +33,11 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FLUSHED, TO_ODD
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.experts.cpu import planner
 from perfdojo_sdk.hookspecs.types import Measurement, RunRequest, Target
 from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
 from perfdojo_sdk.search.play import Play
+from perfdojo_sdk.testing.numeric_leg import NumericLeg
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import verify_numeric
@@ -287,3 +289,68 @@ def test_sums_that_are_rounded_to_odd_have_twice_the_bound() -> None:
         error = np.abs(got - (total.astype(np.float64) + pairs))
         worst = max(worst, float((error / (2.0**-24 * (total + pairs))).max()))
     assert 1 < worst < 2
+
+
+# -- games ---------------------------------------------------------------------------------------------
+
+
+def product(group: Group, rows: int = 32, columns: int = 16, batch: int = 0, after: str = "") -> str:
+    """A product of matrices, or of ``batch`` pairs of them."""
+    one, other, total = *group.factors, group.total
+    steps, first = 2 * group.size, f"{batch} " if batch else ""
+    shape, at = (f"{batch},", "{0},") if batch else ("", "")
+    i, j, k = (f"{{{level + bool(batch)}}}" for level in range(3))
+    done = f"| y[{at}{i},{j}] = {after}\n" if after else ""
+    return f"""kernel product(x, w) -> y
+x {one} [{shape}{rows},{steps}] heap
+w {other} [{shape}{steps},{columns}] heap
+y {total} [{shape}{rows},{columns}] heap
+
+{first}{rows} {columns}
+| y[{at}{i},{j}] = 0
+| {steps} y[{at}{i},{j}] += {total}(x[{at}{i},{k}]) * {total}(w[{at}{k},{j}])
+{done}"""
+
+
+def games(text: str, most: Kind = Kind.CHANGES_PRECISION) -> tuple[Trace, ...]:
+    return planner.plan(parse(text, TARGET.dialect), replace(RULES, most=most), TARGET).games
+
+
+@pytest.mark.parametrize(
+    "group", [g for g in GROUPS if g.tile], ids=lambda g: f"{'_'.join(g.factors)}_{g.total}"
+)
+def test_the_expert_multiplies_small_matrices_and_packs_both_operands(group: Group) -> None:
+    trace = games(product(group))[0]
+    text = trace.program.text
+    assert f"2:l 2:l {group.size}:d" in text and "x_r" in text and "w_r" in text and " reg\n" in text
+    assert trace.laws == (frozenset((FLUSHED, TO_ODD)) if group.rounds_to_odd else frozenset())
+    report = verify_dependence_trace(trace, LOSSY)
+    assert report, report.problem
+    assert verify_exact_trace(trace, TARGET.dialect, models=1).ok
+    assert "pd_tile_" in source(trace.program).code
+
+
+def test_bf16_is_rounded_to_odd_where_precision_may_be_lost_only() -> None:
+    [group] = [g for g in OF_BF16 if g.tile]
+    assert all(":d" not in trace.program.text for trace in games(product(group), Kind.DECLARED_LAW))
+
+
+def test_small_matrices_need_whole_tiles() -> None:
+    """Odd rows take sums in lanes, and so do products with too few rows to pack for."""
+    [group] = [g for g in OF_BF16 if g.tile]
+    for rows in (31, 2):
+        texts = [trace.program.text for trace in games(product(group, rows=rows))]
+        assert not any("2:l 2:l" in text for text in texts)
+        assert rows == 2 or any("4:l 2:d" in text for text in texts)
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", ["plain", "batch", "after"])
+def test_such_products_are_right_on_all_inputs(shape: str) -> None:
+    """Bytes with and without a sign, and bf16 with its bound."""
+    more = {"plain": {}, "batch": {"batch": 3}, "after": {"after": "max(y[{0},{1}], 0)"}}[shape]
+    mixed = next(g for g in INTEGERS if g.tile and g.factors[0] != g.factors[1])
+    [short] = [g for g in OF_BF16 if g.tile]
+    traces = [games(product(group, 8, 8, **more))[0] for group in (mixed, short)]
+    assert all("2:l 2:l" in trace.program.text for trace in traces)
+    assert NumericLeg(PLUGINS, TARGET)(traces, False) == ["", ""]
