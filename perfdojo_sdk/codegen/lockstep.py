@@ -25,6 +25,7 @@ from perfdojo_sdk.codegen.c_values import (
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_dtypes, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
+from perfdojo_sdk.codegen.quotients import division, known_divisor
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
 from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES, ROUNDED_DTYPES, carrier
@@ -400,6 +401,13 @@ class Lanes:
                 return f"pd_select_{kind}({self.mask(condition, BYTES[value.dtype])}, {one}, {other})"
             case Operation() if is_rounded(value):
                 return self.vector(in_f32(value))
+            case Operation() if (divisor := known_divisor(value)) is not None:
+                dividend, number = value.arguments
+                how = division(abs(divisor))
+                numbers = (
+                    f"{self.emitter.expression(number, self.base)}, {how.factor}u, {how.first}, {how.rest}"
+                )
+                return f"pd_{value.name}_by_{kind}({self.vector(dividend)}, {numbers})"
             case Operation():
                 arguments = [self._argument(value, a) for a in value.arguments]
                 return c_operation(value, arguments, kind)
