@@ -204,12 +204,10 @@ class Machine:
 
     def _add_newer(self) -> None:
         """Let the core have newer instructions, and say so, if the code has some of them or asks."""
-        words = list(newer.words_of(self.loaded))
-        for place, word in words:
-            if newer.asks_for_features(word):
-                at = self.base + place
-                self.uc.hook_add(UC_HOOK_CODE, self._tell_features, begin=at, end=at)
-        if any(newer.is_newer(word) for _, word in words):
+        for place in newer.questions(self.loaded):
+            at = self.base + place
+            self.uc.hook_add(UC_HOOK_CODE, self._tell_features, begin=at, end=at)
+        if newer.is_in(self.loaded):
             self.uc.hook_add(UC_HOOK_INTR, self._unknown)
 
     def _tell_features(self, uc: Uc, address: int, size: int, data: object) -> None:

@@ -32,15 +32,24 @@ _MORE_DIGITS = 29
 _NAN = 0x7FC00000
 
 
-def words_of(loaded: SharedObject) -> Iterator[tuple[int, int]]:
-    """Place and word of each instruction."""
+def questions(loaded: SharedObject) -> list[int]:
+    """Places of the instructions that ask for what the processor has."""
+    places: list[int] = []
+    for first, words in _code(loaded):
+        places += (first + 4 * np.flatnonzero(words & ~np.uint32(31) == _READS_FEATURES)).tolist()
+    return places
+
+
+def is_in(loaded: SharedObject) -> bool:
+    """True if the code has one of these instructions."""
+    known = np.array(list(_COMPUTES), np.uint32)
+    return any(bool(np.isin(words & np.uint32(_MASK), known).any()) for _, words in _code(loaded))
+
+
+def _code(loaded: SharedObject) -> Iterator[tuple[int, npt.NDArray[np.uint32]]]:
+    """Place and words of each part of the code."""
     for first, last in loaded.code:
-        words = np.frombuffer(loaded.image, "<u4", (last - first) // 4, first)
-        yield from zip(range(first, last, 4), words.tolist(), strict=False)
-
-
-def asks_for_features(word: int) -> bool:
-    return word & ~31 == _READS_FEATURES
+        yield first, np.frombuffer(loaded.image, "<u4", (last - first) // 4, first)
 
 
 def is_newer(word: int) -> bool:
