@@ -13,6 +13,7 @@ from arm_support import (
     QEMU_COMMAND,
     SVE,
     SYSTEM,
+    TARGET,
     both_targets,
     compiled,
     kernel,
@@ -93,6 +94,30 @@ def test_longer_vectors_are_noticed_and_nothing_is_written(tmp_path: Path) -> No
         ended = subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60)
         assert ended.returncode == status
         assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == expected
+
+
+MATRICES = """kernel sums(x, w) -> y
+x bf16 [2,4] heap
+w bf16 [2,4] heap
+y f32 [2,2] heap
+
+2:u 2:u y[{0},{1}] = 0
+2:l 2:l 4:d y[{0},{1}] += f32(x[{0},{2}]) * f32(w[{1},{2}])
+"""
+
+
+def test_a_processor_without_an_instruction_gets_a_status(tmp_path: Path) -> None:
+    """A kernel with BFMMLA returns 2 where there is none, and writes nothing."""
+    made = source(MATRICES)
+    for name, text in {"k.c": program_of(made, 1), **made.support}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "in").write_bytes(np.full(16, 0x3F80, np.uint16).tobytes())
+    command = [crosstools.GNU, *TARGET.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    for cpu, status, expected in (("cortex-a72", 2, 0), ("max", 0, 4)):
+        emulator = [str(QEMU), "-cpu", cpu, "-L", str(SYSTEM)]
+        assert subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60).returncode == status
+        assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == [expected] * 4
 
 
 CALLER = """#include <stddef.h>
