@@ -113,14 +113,14 @@ def _play(play: Play, nest: Nest, plan: Plan, worth_threads: float) -> None:
     panels, blocks, tile = columns[0], rows[0], [rows[1], columns[1], rows[2], columns[2]]
     arrange(play, [panels, blocks, *tile])
     lanes = _fill_registers(play, tile[0], plan.group)
-    for array, place in zip(plan.arrays, (panels, blocks), strict=True):
-        for copy in play.stage("stage_read", place, array).nests:
+    for array in plan.arrays:  # before all panels: copies of weights can then be made once for all calls
+        for copy in play.stage("stage_read", panels, array).nests:
             vectorise(play, chain(play, copy.top)[-1])
     contract(play)
     _use_instruction(play, lanes, plan.group)
     write_out(play, play.rules.dialect.max_unroll)
-    outermost = nest.loops[shared[0]].id if shared else panels
-    share_out(play, outermost, worth_threads)
+    for scope in [node for node in play.program.body if isinstance(node, Scope)]:
+        share_out(play, scope.id, worth_threads)
 
 
 def _in_three(play: Play, loop: str, count: int, size: int) -> list[str]:
