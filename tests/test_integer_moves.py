@@ -8,7 +8,7 @@ import pytest
 from snippets import DIALECT, RULES, like, move, program
 
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
-from perfdojo_sdk.core.laws import FLUSHED, LAWS, SQUARES, holds
+from perfdojo_sdk.core.laws import FLUSHED, LAWS, SQUARES, TO_ODD, holds
 from perfdojo_sdk.core.operations import ACCUMULATIONS, identity
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
@@ -110,7 +110,7 @@ def test_every_law_says_where_it_holds() -> None:
     transformations = RULES.transformations.values()
     declared = {r.law for t in transformations for r in t.requirements if r.law}
     # Which sums in groups take small numbers for zeros is known at the site.
-    assert {law for law in declared if "(x) =" not in law} | {FLUSHED} == set(LAWS)
+    assert {law for law in declared if "(x) =" not in law} | {FLUSHED, TO_ODD} == set(LAWS)
 
 
 def integers(rng: Random) -> Program:

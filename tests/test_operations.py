@@ -244,6 +244,19 @@ def test_the_roofline_counts_what_stands_inside_a_conversion_back_to_the_same_dt
     assert [b and b.limit.endswith("GFLOP/s") for b in bounds] == [True, True, False]
 
 
+def test_the_roofline_knows_no_peak_of_products_that_are_added_up_in_groups() -> None:
+    """They may run at several times the peak of f32, and such a time would be doubted."""
+    figures = MachineFigures(
+        memory=MemoryFigures(read_gbs=1e6, write_gbs=1e6, copy_gbs=1e6), peak_gflops={"f32": 1e-6}
+    )
+    limits = []
+    for dtype, total in (("i8", "i32"), ("bf16", "f32"), ("f32", "f64"), ("i32", "i32")):
+        head = f"kernel dot(x) -> y\nx {dtype} [8] heap\ny {total} [1] heap\n\n1 y[{{0}}] = 0\n8 y[0] += "
+        bound = roofline(parse(head + f"{total}(x[{{0}}]) * {total}(x[{{0}}])\n"), 1, figures)
+        limits.append(bound.limit.endswith("GFLOP/s") if bound else None)
+    assert limits == [False, False, True, True]
+
+
 def test_the_roofline_counts_one_row_of_a_table_whose_rows_are_chosen() -> None:
     """All choices may be equal, and nothing else of the table is read."""
     figures = MachineFigures(memory=MemoryFigures(read_gbs=1, write_gbs=1, copy_gbs=1), peak_gflops={})

@@ -8,6 +8,7 @@ as ``i16x8``. They come from ``pd_vectors.h``. A statement that needs nothing bu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 from typing import assert_never
 
 from perfdojo_sdk.codegen.c import CEmitter, Point
@@ -24,6 +25,7 @@ from perfdojo_sdk.codegen.c_values import (
 from perfdojo_sdk.codegen.kinds import VECTOR_DTYPE, is_uniform, vector_dtypes, vector_lanes
 from perfdojo_sdk.codegen.layout import ALIGNMENT
 from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
+from perfdojo_sdk.codegen.quotients import division, known_divisor
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
 from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES, ROUNDED_DTYPES, carrier
@@ -111,9 +113,13 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
 
 def emit_groups(emitter: LaneEmitter, scope: Scope, found: GroupedSum, point: Point) -> None:
     """Emit a sum in groups whose lanes are the iterations of ``scope``; ``point`` stands inside it."""
-    level = point.level - 1
-    width = vector_lanes(emitter.program, found.statement, level, scope.size, emitter.dialect)
+    level, tile = point.level - 1, found.group.tile
     inside = Point((*point.path, 0), {**point.constants, level + 1: 0})
+    if tile:
+        inside = Point((*inside.path, 0), {**inside.constants, level + 2: 0})
+        Lanes(emitter, [], prod(tile), prod(tile), level, inside).grouped(found)
+        return
+    width = vector_lanes(emitter.program, found.statement, level, scope.size, emitter.dialect)
     Lanes(emitter, [], scope.size, width, level, inside).grouped(found)
 
 
@@ -258,9 +264,19 @@ class Lanes:
         """Add up a group of products in each lane, by one instruction."""
         statement, group = found.statement, found.group
         before = self._load(statement.target, statement.dtype)
-        factors = [self._group(*pair, group.size) for pair in zip(found.factors, group.factors, strict=True)]
-        name = f"pd_group_{self.made(statement.dtype)}_{'_'.join(group.factors)}"
+        pairs = zip(found.factors, group.factors, strict=True)
+        if group.tile:
+            lines = zip(pairs, group.tile, strict=True)
+            factors = [self._lines(*pair, count * group.size) for pair, count in lines]
+        else:
+            factors = [self._group(*pair, group.size) for pair in pairs]
+        instruction = "tile" if group.tile else "group"
+        name = f"pd_{instruction}_{self.made(statement.dtype)}_{'_'.join(group.factors)}"
         self._store(statement, f"{name}({', '.join([before, *factors])})")
+
+    def _lines(self, access: Access, dtype: str, cells: int) -> str:
+        """A factor of an instruction for matrices: all rows or all columns, which lie together."""
+        return f"pd_load_{dtype}x{cells}(&{self.emitter.cell(access, self.base)})"
 
     def _group(self, access: Access, dtype: str, size: int) -> str:
         """A factor of sums in groups: each lane's elements, or one group for all lanes."""
@@ -385,6 +401,13 @@ class Lanes:
                 return f"pd_select_{kind}({self.mask(condition, BYTES[value.dtype])}, {one}, {other})"
             case Operation() if is_rounded(value):
                 return self.vector(in_f32(value))
+            case Operation() if (divisor := known_divisor(value)) is not None:
+                dividend, number = value.arguments
+                how = division(abs(divisor))
+                numbers = (
+                    f"{self.emitter.expression(number, self.base)}, {how.factor}u, {how.first}, {how.rest}"
+                )
+                return f"pd_{value.name}_by_{kind}({self.vector(dividend)}, {numbers})"
             case Operation():
                 arguments = [self._argument(value, a) for a in value.arguments]
                 return c_operation(value, arguments, kind)

@@ -9,6 +9,7 @@ leave a plain local array, which is correct and slower.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from perfdojo_sdk.codegen.kinds import vector_lanes
 from perfdojo_sdk.core.dialect import Dialect
@@ -44,17 +45,19 @@ def assign(
     moving = [(o, level) for o, level in lanes if lane_stride(buffer, o.access.subscripts, level)]
     most, width = dialect.lanes.get(buffer.dtype, 0), 1
     if moving:
-        found = {vector_lanes(program, o.statement, l, o.sizes[l], dialect) for o, l in moving}
+        found = {_lanes_at(program, o, l, dialect) for o, l in moving}
         if buffer.dtype in ROUNDED_DTYPES and (0 in found or len(moving) < len(occurrences)):
             return None  # an element of a vector is no value in C
         found.discard(0)
         if len(found) > 1:
             return None  # statements with vectors of different lengths use it
         most = min([most, *found])
-        width = _width(buffer, most)
+        tiles = [tile for o, l in moving if (tile := _tile(program, o, l, dialect))]
+        width = prod(tiles[0]) if tiles else _width(buffer, most)
     if moving and width > most:
         return None  # rows of cells neither fit into a vector nor consist of vectors
-    if any(not _starts_a_vector(program, buffer, o, level, width) for o, level in moving):
+    own = [(o, {level, level + 1} if _tile(program, o, level, dialect) else {level}) for o, level in moving]
+    if any(not _starts_a_vector(buffer, o, levels, width) for o, levels in own):
         return None
     kind = ""
     if moving:
@@ -66,11 +69,26 @@ def assign(
 def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> int | None:
     """The level of the scope around an access whose iterations are lanes; None where none has two."""
     scopes = program.ancestors(occurrence.path)
-    if len(scopes) > 1 and occurrence.writes and grouped_sum(program, scopes[-2], len(scopes) - 2, dialect):
-        return len(scopes) - 2
+    for above in range(2, min(3, len(scopes)) + 1) if occurrence.writes else ():
+        if grouped_sum(program, scopes[-above], len(scopes) - above, dialect):
+            return len(scopes) - above
     if scopes and scopes[-1].size > 1 and dialect.is_lockstep(scopes[-1].suffix):
         return len(scopes) - 1
     return None
+
+
+def _tile(program: Program, occurrence: Occurrence, level: int, dialect: Dialect) -> tuple[int, int] | None:
+    """Rows and columns of the instruction for matrices that makes an access, with its rows at ``level``."""
+    scopes = program.ancestors(occurrence.path)
+    found = grouped_sum(program, scopes[level], level, dialect) if level < len(scopes) - 1 else None
+    return found.group.tile if found else None
+
+
+def _lanes_at(program: Program, occurrence: Occurrence, level: int, dialect: Dialect) -> int:
+    tile = _tile(program, occurrence, level, dialect)
+    if tile:
+        return prod(tile)
+    return vector_lanes(program, occurrence.statement, level, occurrence.sizes[level], dialect)
 
 
 def _width(buffer: Buffer, lanes: int) -> int:
@@ -84,17 +102,20 @@ def _width(buffer: Buffer, lanes: int) -> int:
     return lanes if whole else innermost
 
 
-def _starts_a_vector(program: Program, buffer: Buffer, o: Occurrence, level: int, width: int) -> bool:
-    """True if the lanes of an access run over the first cells of one variable."""
+def _starts_a_vector(buffer: Buffer, o: Occurrence, levels: set[int], width: int) -> bool:
+    """True if the lanes of an access, the iterations of these levels, run over the first cells of one
+    variable."""
     start = buffer.address(o.access.subscripts)
-    others = [(l, c) for l, c in start.terms if l != level and o.sizes[l] > 1]
+    others = [(l, c) for l, c in start.terms if l not in levels and o.sizes[l] > 1]
     aligned = start.constant % width == 0 and all(c % width == 0 for _, c in others) and not start.quotients
-    return aligned and o.sizes[level] <= width
+    return aligned and prod(o.sizes[level] for level in levels) <= width
 
 
 def _names(buffer: Buffer, width: int, name: str, taken: set[str]) -> tuple[str, ...]:
     """``acc_0_1``: the subscripts of the variable's first cell, in units of variables."""
     sizes = [buffer.dimensions[k].size for k in buffer.materialised if buffer.dimensions[k].size > 1]
+    while len(sizes) > 1 and sizes[-1] < width:  # a variable holds several rows
+        sizes[-2:] = [sizes[-2] * sizes[-1]]
     if sizes:
         sizes[-1] = -(-sizes[-1] // width)
     sizes = [s for s in sizes if s > 1]

@@ -29,6 +29,11 @@ class Group:
     size: int
     flushes: bool = False
     """True if numbers below the normal ones count as zero, which changes precision."""
+    rounds_to_odd: bool = False
+    """True if a sum of two numbers is rounded to the odd one of its neighbours, which changes precision."""
+    tile: tuple[int, int] | None = None
+    """Rows and columns of the sums of an instruction for matrices: the first factor belongs to a row, the
+    second to a column. None: each sum has factors of its own, or all share one."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +66,11 @@ class ScopeSuffix:
     def known(self) -> bool:
         """True if the iterator is known where code is emitted, so that it may choose among named cells."""
         return self.unrolled or self.around_groups or self.order == "lockstep"
+
+    @property
+    def most_products(self) -> int:
+        """The products of the largest group, possibly more than there are lanes; 0: it adds up no groups."""
+        return max([group.size for group in self.groups], default=0)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,8 @@ SQUARES = "sum((x-c)^2) = sum((x-m)^2) + n*(m-c)^2"
 FILTER = "m outputs of r taps = m+r-1 products"
 FLUSHED = "x = 0 where |x| < 2^-126"
 """In sums whose factors, steps and results count as zero where they are below the normal numbers of f32."""
+TO_ODD = "a+b = (a+b)*(1+d), |d| < 2^-23"
+"""In sums whose steps are rounded to the odd one of two neighbours of f32, instead of the nearer one."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ LAWS: Mapping[str, Law] = {
         Law(FACTOR, (*FLOAT_DTYPES, *INTEGER_DTYPES), of_rings=True),
         Law(SQUARES, of_rings=True),  # of floats alone: the mean is a quotient
         Law(FLUSHED, ("f32", "bf16", "tf32"), of_rings=True),
+        Law(TO_ODD, ("f32", "bf16", "tf32"), of_rings=True),
         Law(FILTER, of_rings=True, other_terms=True),  # of floats alone: sums of taps are halved
     )
 }

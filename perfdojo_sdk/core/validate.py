@@ -349,7 +349,7 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
         yield Violation("PD-P015", f"{scope.head} must hold exactly one statement", scope.id)
         return
     lanes = most_lanes(statement, dialect)
-    if scope.size > lanes:
+    if scope.size > max(lanes, dialect.suffixes[scope.suffix].most_products):
         what = f"{scope.head}: the target has {lanes} lanes of {' and '.join(sorted(statement.dtypes))}"
         yield Violation("PD-P015", what, scope.id)
     if any(level in q.levels for i in index_values(statement.value) for q, _ in i.index.quotients):

@@ -114,12 +114,18 @@ class GroupFile(Strict):
     flushes: bool = False
     """True if numbers below the normal ones count as zero. Such a move is only played where the user allows
     less precision."""
+    rounds_to_odd: bool = False
+    """True if each sum of two numbers is rounded to the odd one of its neighbours. Such a move is only played
+    where the user allows less precision."""
+    tile: tuple[int, int] | None = None
+    """Rows and columns of the sums of an instruction for matrices: the first factor belongs to a row, the
+    second to a column."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
 
     @property
     def group(self) -> Group:
-        return Group(self.factors, self.total, self.size, self.flushes)
+        return Group(self.factors, self.total, self.size, self.flushes, self.rounds_to_odd, self.tile)
 
 
 class SuffixFile(Strict):

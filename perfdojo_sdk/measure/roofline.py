@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from math import prod
 
 from perfdojo_sdk.core.dtypes import BYTES
-from perfdojo_sdk.core.expression import operations
+from perfdojo_sdk.core.expression import Cast, operations, performs
 from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.lookups import lookups_in
-from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.hookspecs.types import Bound, CacheLevel, Capabilities, MachineFigures, MemoryFigures
 from perfdojo_sdk.measure.machine import Calibration, machine
 
@@ -103,17 +103,27 @@ def _cache_speed(cache: CacheLevel, threads: int) -> float:
 def _operations(program: Program) -> int:
     """Additions and multiplications of all statement instances, accumulations among them.
 
-    Only those in the statement's own dtype count; others may have run at a higher peak.
+    Only those in the statement's own dtype count; others may have run at a higher peak. So may sums of
+    products of shorter numbers, which instructions add up in groups.
     """
     total = 0
     for node in program.body:
         for statement, sizes in node.leaves:
+            if _widens(statement):
+                continue
             inside = sum(
                 o.dtype == statement.dtype and o.name in ("add", "sub", "mul")
                 for o in operations(statement.value)
             )
             total += prod(sizes) * (inside + (statement.accumulate in ("add", "mul")))
     return total
+
+
+def _widens(statement: Statement) -> bool:
+    """True for a sum of products of which both factors were converted to its dtype from two bytes or one."""
+    factors = statement.value.children if performs(statement.value, "mul") else ()
+    short = [isinstance(f, Cast) and BYTES[f.argument.dtype] <= 2 < BYTES[statement.dtype] for f in factors]
+    return statement.accumulate == "add" and bool(short) and all(short)
 
 
 def calibrated_figures(capabilities: Capabilities, found: Calibration) -> MachineFigures:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
+from perfdojo_sdk.core.dialect import Dialect, Group, ScopeSuffix
 from perfdojo_sdk.core.dtypes import (
     BYTES,
     CODED_DTYPES,
@@ -121,6 +121,8 @@ class _Writer:
     def grouped(self) -> None:
         """Add up products in groups; the factors belong to each lane, or to all of them."""
         group, number = self.rng.choice(self.groups), len(self.outputs)
+        if group.tile:
+            return self.tile(group, number)
         lanes = self.rng.randint(2, self.dialect.lanes[group.total])
         name, places = f"sum{number}", []
         self.shapes[name], self.arrays[name] = f"{ROWS},{lanes}", group.total
@@ -134,6 +136,24 @@ class _Writer:
         self.lines.append(f"{ROWS} {lanes}:v {name}[{{0}},{{1}}] = {number}")
         scopes = f"{ROWS} {lanes}:{counts} {group.size}:{adds}"
         self.lines.append(f"{scopes} {name}[{{0}},{{1}}] += {' * '.join(places)}")
+        self.outputs.append(name)
+        return None
+
+    def tile(self, group: Group, number: int) -> None:
+        """Add up products of small matrices, a row of the one with each row of the other."""
+        assert group.tile
+        name, places = f"sum{number}", []
+        self.shapes[name], self.arrays[name] = f"{ROWS},{group.tile[0]},{group.tile[1]}", group.total
+        for k, dtype in enumerate(group.factors):
+            factor = f"f{number}_{k}"
+            self.shapes[factor], self.arrays[factor] = f"{ROWS},{group.tile[k]},{group.size}", dtype
+            places.append(f"{group.total}({factor}[{{0}},{{{1 + k}}},{{3}}])")
+        self.rng.shuffle(places)
+        counts, adds = self.words
+        rows, columns = group.tile
+        self.lines.append(f"{ROWS} {rows} {columns}:v {name}[{{0}},{{1}},{{2}}] = {number}")
+        scopes = f"{ROWS} {rows}:{counts} {columns}:{counts} {group.size}:{adds}"
+        self.lines.append(f"{scopes} {name}[{{0}},{{1}},{{2}}] += {' * '.join(places)}")
         self.outputs.append(name)
 
     def emit(self, name: str, dtype: str, cell: str, sign: str, condition: bool) -> None:

@@ -28,7 +28,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
-from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, holds
+from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, TO_ODD, holds
 from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import (
@@ -331,7 +331,7 @@ class _Step:
         in_parts = any(isinstance(o, parts) for o in origins.relation.values())
         # A move that uses a law may re-associate as well, but only by partial results of its own, or where it
         # declares an instruction that adds up a few products in an order of its own.
-        also = in_parts or FLUSHED in laws
+        also = in_parts or not laws.isdisjoint((FLUSHED, TO_ODD))
         self.ordered = kind is not Kind.REASSOCIATES and not (kind > Kind.REASSOCIATES and also)
 
     def check(self) -> None:
@@ -339,7 +339,7 @@ class _Step:
         self._check_origins()
         self._check_instances()
         check_written(self.new)
-        self._check_flushed()
+        self._check_losses()
         tracers = {mode: Tracer(self.origins, mode) for mode in self._modes()}
         pairs = list(self._pairs(next(iter(tracers.values()))))
         for mode, tracer in tracers.items():
@@ -544,13 +544,13 @@ class _Step:
             return None
         return old.path, whole.path, Part(name, *part.path)
 
-    def _check_flushed(self) -> None:
-        """Raise :class:`Refuted` where a sum begins to take small numbers for zeros, and no law says so."""
-        for statement in self.new.flushing:
+    def _check_losses(self) -> None:
+        """Raise :class:`Refuted` where a sum begins to lose what its instruction does, and no law says so."""
+        for statement, laws in self.new.losing.items():
             origin = self.origins.relation.get(statement)
             before = origin.statement if isinstance(origin, Instance) else statement
-            if before not in self.old.flushing:
-                self._need(FLUSHED, self.new.describe(statement))
+            for law in sorted(laws - self.old.losing.get(before, frozenset())):
+                self._need(law, self.new.describe(statement))
 
     def _check_rounded(self, origin: Instance, place: StatementDomain, old: StatementDomain) -> None:
         """Raise :class:`Refuted` unless each rounding is declared, and of a stored value, not of a sum."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, IndexValue, Read, walk
-from perfdojo_sdk.core.groups import flushes
+from perfdojo_sdk.core.groups import losses_of
 from perfdojo_sdk.core.lookups import Lookup, lookups_of
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -88,11 +88,10 @@ class ProgramSets:
         return any(p.statement.accumulate and self.lanes_meet(p) for p in self.places.values())
 
     @cached_property
-    def flushing(self) -> frozenset[str]:
-        """Ids of the statements in whose sums numbers below the normal ones count as zero."""
-        places = self.places.values()
-        found = [p.statement.id for p in places if flushes(p.statement, p.scopes, self.dialect)]
-        return frozenset(found)
+    def losing(self) -> Mapping[str, frozenset[str]]:
+        """Statement -> the laws of what its sums lose in an instruction that adds up groups, if any."""
+        found = {p.statement.id: losses_of(p.statement, p.scopes, self.dialect) for p in self.places.values()}
+        return {statement: laws for statement, laws in found.items() if laws}
 
     def lanes_meet(self, place: StatementDomain) -> bool:
         """True if the statement is vectorised and all lanes write the same cell."""

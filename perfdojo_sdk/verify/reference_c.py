@@ -44,7 +44,8 @@ from perfdojo_sdk.core.expression import (
     Read,
     walk,
 )
-from perfdojo_sdk.core.groups import flushes
+from perfdojo_sdk.core.groups import losses_of
+from perfdojo_sdk.core.laws import FLUSHED, TO_ODD
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -457,8 +458,9 @@ class _Emitter:
         """The value ``x`` of the cell ``at`` afterwards."""
         buffer, dtype = self.program.buffer_of[statement.target.array], statement.dtype
         yield f"    const long at = {self.cell(statement.target)};"
-        flushed = self.flushes(statement, scopes)
-        value = self.flushed_product(statement) if flushed else self.expression(statement.value)
+        lost = self.losses(statement, scopes)
+        flushed = FLUSHED in lost
+        value = self.flushed_product(statement, lost) if flushed else self.expression(statement.value)
         yield f"    {number_type(dtype)} x = {value};"
         if statement.accumulate:
             yield f"    {number_type(dtype)} a = {self.load(buffer, 'at')};{self.anchor(statement, scopes)}"
@@ -472,14 +474,20 @@ class _Emitter:
         elif statement.accumulate != "mul" and buffer.name in self.multiplied:
             yield f"    x = num_first_{dtype}(x);"
 
-    def flushes(self, statement: Statement, scopes: list[Scope]) -> bool:
-        """True if a sum takes numbers below the normal ones for zeros."""
-        return self.kind != WIDE and not self.any_order and flushes(statement, scopes, self.dialect)
+    def losses(self, statement: Statement, scopes: list[Scope]) -> frozenset[str]:
+        """The laws of what the instruction loses that adds up a statement's products, as far as a bound
+        counts that."""
+        if self.kind == WIDE or self.any_order:
+            return frozenset()
+        return losses_of(statement, scopes, self.dialect)
 
-    def flushed_product(self, statement: Statement) -> str:
-        """The product of two such numbers."""
-        factors = [f"flushed_{statement.dtype}({self.expression(f)})" for f in statement.value.children]
-        return f"num_mul_{statement.dtype}({', '.join(factors)})"
+    def flushed_product(self, statement: Statement, lost: frozenset[str]) -> str:
+        """The product of two numbers that count as zero where they are small. Where it is rounded before it
+        is added, it counts as zero as well."""
+        dtype = statement.dtype
+        factors = [f"flushed_{dtype}({self.expression(f)})" for f in statement.value.children]
+        product = f"num_mul_{dtype}({', '.join(factors)})"
+        return f"flushed_{dtype}({product})" if TO_ODD in lost else product
 
     def put(self, statement: Statement) -> Iterator[str]:
         yield f"    {self.store(self.program.buffer_of[statement.target.array])}"
@@ -504,7 +512,8 @@ class _Emitter:
         return self.horizontal(statement, scopes)
 
     def horizontal(self, statement: Statement, scopes: list[Scope]) -> int:
-        """The number of lanes that are combined into one sum, or with OUTCOMES into one product."""
+        """The number of lanes that are combined into one sum, or with OUTCOMES into one product; of sums that
+        are rounded to odd numbers twice as many, since such a rounding is as large as two."""
         innermost = scopes[-1] if scopes else None
         known = {BOUNDED: ("add",), OUTCOMES: ("add", "mul")}.get(self.kind, ())
         if statement.accumulate not in known or statement.dtype not in FLOAT_DTYPES:
@@ -512,7 +521,8 @@ class _Emitter:
         if innermost is None or not self.dialect.is_lockstep(innermost.suffix):
             return 1
         address = self.program.buffer_of[statement.target.array].address(statement.target.subscripts)
-        return 1 if len(scopes) - 1 in address.levels else innermost.size
+        size = innermost.size * (1 + (TO_ODD in self.losses(statement, scopes)))
+        return 1 if len(scopes) - 1 in address.levels else size
 
     def anchor(self, statement: Statement, scopes: list[Scope]) -> str:
         """C that prepares for lanes that are combined with the old value at any position among them."""

@@ -14,6 +14,8 @@
  *   PD_OWN_STREAMS   it defines pd_stream_*, stores that bypass the caches if possible
  *   PD_OWN_ROOT(v)   the square roots of a register of f64
  *   PD_OWN_QUOTIENTS it divides integers of 64 bits faster one by one
+ *   PD_OWN_HALVES(a, b)  products of the lower halves of u64, in a register
+ *   PD_OWN_NONE(v)   true if no bit of a register of u64 is set
  *   PD_OWN_WIDTHS    and pd_change_width(to, to_size, from, from_size, lanes, sign): so many integers of one size as those
  *                    of another one, wrapped, or extended by the sign or by zeros; all but the pointers are constants
  */
@@ -317,14 +319,21 @@ PD_QUOTIENTS_4(PD_V8)
 
 /* Quotients and remainders of 64 bits.
  *
- * Below 2^52, a quotient in f64 never rounds up to a whole number. Otherwise, of what is left, the divisor's reciprocal
- * in f64 gives a whole number that is never above the quotient, and too small by 14 units of 2^-53 and 1 at most: six
- * roundings of 2^-53 are less than the factor 1 - 2^-50 takes away. A first step leaves less than 2^15 times the divisor,
- * a second one less than twice, and a comparison the remainder. So products and differences never leave 64 bits. Numbers
- * go to f64 and back by the bits of sums with powers of two, since not every instruction set converts 64 bits. A lane that
- * is not active may hold a divisor of 0. */
-#ifndef PD_OWN_QUOTIENTS
+ * Below 2^52, a quotient in f64 never rounds up to a whole number; two of them, one for each half, divide any number by one
+ * below 2^20. Otherwise, of what is left, the divisor's reciprocal in f64 gives a whole number that is never above the
+ * quotient, and too small by 14 units of 2^-53 and 1 at most: six roundings of 2^-53 are less than the factor 1 - 2^-50
+ * takes away. So it is too small by less than 2 where the quotient is below 2^49, and a comparison finds the rest. Else a
+ * first step leaves less than 2^15 times the divisor, a second one less than twice. Products and differences never leave
+ * 64 bits. Numbers go to f64 and back by the bits of sums with powers of two, since not every instruction set converts 64
+ * bits. A lane that is not active may hold a divisor of 0. */
 #define PD_U8 PD_TYPE(u64, PD_V8)
+#ifndef PD_OWN_NONE
+#define PD_OWN_NONE(v) (PD_OF(sum, u64, PD_V8)((PD_U8)((v) != 0) & 1) == 0)
+#endif
+#ifndef PD_OWN_HALVES
+#define PD_OWN_HALVES(a, b) (((a) & 0xffffffff) * ((b) & 0xffffffff))
+#endif
+#ifndef PD_OWN_QUOTIENTS
 #define PD_D8 PD_TYPE(f64, PD_V8)
 #define PD_BITS_52 0x4330000000000000
 #define PD_SMALL_RATIO(v) ((PD_D8)((v) | PD_BITS_52) - 0x1p52)
@@ -341,14 +350,26 @@ PD_INLINE PD_U8 PD_OF(wholes, u64, PD_V8)(PD_D8 x)
     return ((PD_U8)high << 32) + ((PD_U8)low - 0x4338000000000000);
 }
 
+PD_INLINE PD_U8 PD_OF(small_div, u64, PD_V8)(PD_U8 a, PD_U8 b)
+{
+    const PD_D8 ratio = PD_SMALL_RATIO(a) / PD_SMALL_RATIO(b), nearest = ratio + 0x1p52;
+    return ((PD_U8)nearest - PD_BITS_52) + (PD_U8)(nearest - 0x1p52 > ratio);
+}
+
 PD_INLINE PD_U8 PD_OF(div, u64, PD_V8)(PD_U8 a, PD_U8 b)
 {
-    if (PD_OF(sum, u64, PD_V8)((a | b) >> 52) == 0) {
-        const PD_D8 ratio = PD_SMALL_RATIO(a) / PD_SMALL_RATIO(b), nearest = ratio + 0x1p52;
-        return ((PD_U8)nearest - PD_BITS_52) + (PD_U8)(nearest - 0x1p52 > ratio);
+    if (PD_OWN_NONE((a | b) >> 52)) return PD_OF(small_div, u64, PD_V8)(a, b);
+    if (PD_OWN_NONE(b >> 20)) {
+        const PD_U8 high = PD_OF(small_div, u64, PD_V8)(a >> 32, b), left = (a >> 32) - PD_OWN_HALVES(high, b);
+        return (high << 32) + PD_OF(small_div, u64, PD_V8)(left << 32 | (a & 0xffffffff), b);
     }
     const PD_D8 inverse = (1 - 0x1p-50) / PD_OF(ratios, u64, PD_V8)(b);
-    const PD_U8 first = PD_OF(wholes, u64, PD_V8)(PD_OF(ratios, u64, PD_V8)(a) * inverse - 0.5);
+    const PD_D8 estimate = PD_OF(ratios, u64, PD_V8)(a) * inverse;
+    if (PD_OWN_NONE((PD_U8)(estimate >= 0x1p49))) {
+        const PD_U8 below = (PD_U8)(estimate - 0.5 + 0x1.8p52) - 0x4338000000000000;
+        return below - (PD_U8)(a - below * b >= b);
+    }
+    const PD_U8 first = PD_OF(wholes, u64, PD_V8)(estimate - 0.5);
     const PD_U8 left = a - first * b;
     const PD_D8 more = PD_OF(ratios, u64, PD_V8)(left) * inverse - 0.5 + 0x1.8p52;
     const PD_U8 second = (PD_U8)more - 0x4338000000000000;
@@ -362,6 +383,25 @@ PD_INLINE PD_TYPE(i64, PD_V8) PD_OF(div, i64, PD_V8)(PD_TYPE(i64, PD_V8) a, PD_T
         PD_OF(div, u64, PD_V8)((PD_U8)PD_OF(abs, i64, PD_V8)(a), (PD_U8)PD_OF(abs, i64, PD_V8)(b));
     return (PD_TYPE(i64, PD_V8))((quotient ^ (PD_U8)turned) - (PD_U8)turned);
 }
+
+/* By a number: the upper half of a product and shifts, whose numbers come with it (codegen/quotients.py). */
+PD_INLINE PD_U8 PD_OF(div_by, u64, PD_V8)(PD_U8 a, uint64_t number, uint64_t factor, int first, int rest)
+{
+    (void)number;
+    const PD_U8 low = PD_OF(splat, u64, PD_V8)(factor), high = PD_OF(splat, u64, PD_V8)(factor >> 32), top = a >> 32;
+    const PD_U8 middle = PD_OWN_HALVES(top, low) + (PD_OWN_HALVES(a, low) >> 32);
+    const PD_U8 other = PD_OWN_HALVES(a, high) + (middle & 0xffffffff);
+    const PD_U8 upper = PD_OWN_HALVES(top, high) + (middle >> 32) + (other >> 32);
+    return (upper + ((a - upper) >> first)) >> rest;
+}
+
+PD_INLINE PD_TYPE(i64, PD_V8)
+    PD_OF(div_by, i64, PD_V8)(PD_TYPE(i64, PD_V8) a, int64_t number, uint64_t factor, int first, int rest)
+{
+    const PD_U8 turned = (PD_U8)((number < 0 ? ~a : a) >> 63);
+    const PD_U8 quotient = PD_OF(div_by, u64, PD_V8)((PD_U8)PD_OF(abs, i64, PD_V8)(a), 0, factor, first, rest);
+    return (PD_TYPE(i64, PD_V8))((quotient ^ turned) - turned);
+}
 #else
 #define PD_QUOTIENTS_BY_LANE(T) \
     PD_INLINE PD_TYPE(T, PD_V8) PD_OF(div, T, PD_V8)(PD_TYPE(T, PD_V8) a, PD_TYPE(T, PD_V8) b) \
@@ -369,17 +409,32 @@ PD_INLINE PD_TYPE(i64, PD_V8) PD_OF(div, i64, PD_V8)(PD_TYPE(i64, PD_V8) a, PD_T
         _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) \
             a[lane] = b[lane] ? pd_div_##T(a[lane], b[lane]) : 0; \
         return a; \
+    } \
+    PD_INLINE PD_TYPE(T, PD_V8) \
+        PD_OF(div_by, T, PD_V8)(PD_TYPE(T, PD_V8) a, PD_SCALAR_##T number, uint64_t factor, int first, int rest) \
+    { \
+        (void)factor, (void)first, (void)rest; \
+        _Pragma("GCC unroll 8") for (int lane = 0; lane < PD_V8; lane++) a[lane] = pd_div_##T(a[lane], number); \
+        return a; \
     }
+#define PD_SCALAR_i64 int64_t
+#define PD_SCALAR_u64 uint64_t
 PD_QUOTIENTS_BY_LANE(i64)
 PD_QUOTIENTS_BY_LANE(u64)
 #endif
-#define PD_REMAINDERS(T) \
+#define PD_REMAINDERS(T, C) \
+    PD_INLINE PD_TYPE(T, PD_V8) \
+        PD_OF(rem_by, T, PD_V8)(PD_TYPE(T, PD_V8) a, C number, uint64_t factor, int first, int rest) \
+    { \
+        const PD_TYPE(T, PD_V8) quotient = PD_OF(div_by, T, PD_V8)(a, number, factor, first, rest); \
+        return PD_OF(sub, T, PD_V8)(a, PD_OF(mul, T, PD_V8)(PD_OF(splat, T, PD_V8)(number), quotient)); \
+    } \
     PD_INLINE PD_TYPE(T, PD_V8) PD_OF(rem, T, PD_V8)(PD_TYPE(T, PD_V8) a, PD_TYPE(T, PD_V8) b) \
     { \
         return PD_OF(sub, T, PD_V8)(a, PD_OF(mul, T, PD_V8)(b, PD_OF(div, T, PD_V8)(a, b))); \
     }
-PD_REMAINDERS(i64)
-PD_REMAINDERS(u64)
+PD_REMAINDERS(i64, int64_t)
+PD_REMAINDERS(u64, uint64_t)
 
 /* Functions of f64: lane by lane, but for those of pd_doubles.h. */
 #define PD_F64_BY_LANE(name) \

@@ -9,8 +9,7 @@ from perfdojo_sdk.core.dialect import Dialect, ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError, closest
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import index_values, lane_stride, most_lanes, transposed_copy
-from perfdojo_sdk.core.groups import far_from_lanes, group_of, inner_group
-from perfdojo_sdk.core.laws import FLUSHED
+from perfdojo_sdk.core.groups import far_from_lanes, far_from_tile, group_of, inner_group, losses
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -174,7 +173,7 @@ def _enough_lanes(facts: Mapped) -> Refusal | None:
         return None
     scope, dtypes = facts.scope, " and ".join(sorted(facts.only.dtypes))
     lanes = most_lanes(facts.only, facts.site.dialect)
-    if scope.size <= lanes:
+    if scope.size <= max(lanes, facts.suffix.most_products):
         return None
     return Refusal.of(scope.id, scope.head, size=scope.size, lanes=lanes, dtype=dtypes)
 
@@ -250,7 +249,7 @@ def _adds_up_a_group(facts: Mapped) -> Refusal | Legal | None:
         return None
     group = group_of(facts.only, groups, facts.scope.size)
     if group is not None:
-        return Legal(Kind.CHANGES_PRECISION, frozenset((FLUSHED,))) if group.flushes else None
+        return Legal(Kind.CHANGES_PRECISION, losses(group)) if losses(group) else None
     known = "; ".join(f"{g.size} of {' by '.join(g.factors)} into {g.total}" for g in groups)
     return Refusal.of(facts.only.id, facts.only.text, head=facts.scope.head, known=known)
 
@@ -274,9 +273,15 @@ def _is_around_a_group(facts: Mapped) -> Refusal | None:
     found = inner_group(scope, site.dialect)
     if found is None:
         return Refusal.of(scope.id, scope.head, head=scope.head, wanted="no sum of a group")
-    most = site.dialect.lanes.get(found[1].total, 0)
-    if scope.size > most:
-        wanted = f"a group of each of {scope.size} sums, the target has {most} lanes of {found[1].total}"
+    inside, group = found
+    most = site.dialect.lanes.get(group.total, 0)
+    if group.tile:
+        size, words = group.tile[len(inside) == 1], ("row", "column")[len(inside) == 1]
+        if scope.size != size:
+            wanted = f"a {words} of each of {scope.size} sums, the instruction has {size}"
+            return Refusal.of(scope.id, scope.head, head=scope.head, wanted=wanted)
+    elif scope.size > most:
+        wanted = f"a group of each of {scope.size} sums, the target has {most} lanes of {group.total}"
         return Refusal.of(scope.id, scope.head, head=scope.head, wanted=wanted)
     if scope.leaves[0].statement.guard:
         return Refusal.of(scope.id, scope.head, head=scope.head, wanted="a sum under a condition")
@@ -289,7 +294,9 @@ def _groups_are_neighbours(facts: Mapped) -> Refusal | None:
     statement, site = facts.scope.leaves[0].statement, facts.site
     found = inner_group(facts.scope, site.dialect)
     assert found is not None, "the requirement before this one"
-    far = far_from_lanes(site.program, statement, found[1], site.level)
+    inside, group = found
+    far_from = far_from_lanes if len(inside) == 1 else far_from_tile
+    far = far_from(site.program, statement, group, site.level)
     if far is None:
         return None
     access, possible = far

@@ -26,6 +26,7 @@ from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, forms
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, Product, gathered
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward, move_outward
+from perfdojo_sdk.experts.cpu.matrix_tiles import matrix_plays
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
     largest_divisor,
@@ -220,7 +221,8 @@ def play_contractions(
     found = gathered(root, rules)
     if found is None:
         return []
-    plays: list[Play] = []
+    worth_threads = THREADS_COST * _statements_per_second(found[1].loops[0], target)
+    plays: list[Play] = list(matrix_plays(*found, target, worth_threads))
     for start, nest in forms(*found):
         for plan in plans(start.program, nest, target, runs):
             for play in _packed_and_in_place(start, nest, plan, target):

@@ -7,7 +7,7 @@ from math import prod
 from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access
-from perfdojo_sdk.core.groups import group_of
+from perfdojo_sdk.core.groups import group_of, losses
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.core.transformations.scopes import divisors
@@ -73,11 +73,12 @@ def _transposing(play: Play) -> list[str]:
     return [suffix.name for suffix in play.rules.dialect.suffixes.values() if suffix.transposes]
 
 
-def groups_of(play: Play) -> list[Group]:
-    """The groups that instructions of the target add up, as far as the pass may lose what they lose."""
+def groups_of(play: Play, tiles: bool = False) -> list[Group]:
+    """The groups that instructions of the target add up in each lane, as far as the pass may lose what they
+    lose; or those of its instructions for matrices."""
     lawful = play.most >= Kind.CHANGES_PRECISION
-    suffixes = play.rules.dialect.suffixes.values()
-    return [group for s in suffixes for group in s.groups if lawful or not group.flushes]
+    groups = [group for s in play.rules.dialect.suffixes.values() for group in s.groups]
+    return [g for g in groups if (lawful or not losses(g)) and (g.tile is not None) == tiles]
 
 
 def use_groups(play: Play) -> None:

@@ -26,7 +26,11 @@ HEADERS: Mapping[str, tuple[str, ...]] = {
 """The option ``vectors`` of a target file -> its headers, of which kernels include the first."""
 
 
-ASKING: Mapping[str, str] = {"asimddp": "pd_has_dot_products()"}
+ASKING: Mapping[str, str] = {
+    "asimddp": "pd_has_dot_products()",
+    "i8mm": "pd_has_matrices_of_bytes()",
+    "bf16": "pd_has_sums_of_bf16()",
+}
 """Flag of /proc/cpuinfo -> a condition in C, for the flags of sums in groups."""
 
 

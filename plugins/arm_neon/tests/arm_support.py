@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import perfdojo_arm_neon as plugin
@@ -31,6 +33,15 @@ both_targets = pytest.mark.parametrize("target", [TARGET, SVE], ids=lambda targe
 
 needs_compiler = pytest.mark.skipif(
     not crosstools.probe_cross_compiler().ok, reason=f"needs {crosstools.GNU} or the ziglang package"
+)
+
+QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
+SYSTEM = Path("/usr/aarch64-linux-gnu")
+#: A core with all that QEMU knows; its vectors of SVE are one unit of 128 bits.
+QEMU_COMMAND = (str(QEMU), "-cpu", "max,sve-max-vq=1", "-L", str(SYSTEM))
+needs_qemu = pytest.mark.skipif(
+    not (QEMU and shutil.which(crosstools.GNU) and (SYSTEM / "lib" / "libc.so.6").exists()),
+    reason="needs qemu-user and a C library for 64-bit Arm",
 )
 
 

@@ -36,6 +36,9 @@ def test_programs_over_every_dtype(target: Target) -> None:
     whole = "kernel whole(a, b) -> q, r\n" + "".join(f"{name} i16 [11] heap\n" for name in "abqr") + "\n"
     whole += "8:v q[{0}] = a[{0}] / or(b[{0}], 1)\n3:v q[{0}+8] = a[{0}+8] / or(b[{0}+8], 1)\n"
     programs.append(parse(whole + "8:v r[{0}] = rem(a[{0}], 7)\n3:v r[{0}+8] = -1\n", target.dialect))
+    long = "kernel long(a) -> q, r\n" + "".join(f"{name} i64 [8] heap\n" for name in "aqr") + "\n"
+    long += "4 2:v q[{0}*2+{1}] = a[{0}*2+{1}] / -7\n4 2:v r[{0}*2+{1}] = rem(a[{0}*2+{1}], 1000)\n"
+    programs.append(parse(long, target.dialect))
     sources = [source(program, f"pd_typed{k}", target) for k, program in enumerate(programs)]
     assert "pd_lanes_i" in "".join(s.code for s in sources) and "pd_low" in "".join(s.code for s in sources)
     for seed, (program, artifact) in enumerate(

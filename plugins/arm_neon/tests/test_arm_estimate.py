@@ -44,6 +44,10 @@ def test_an_instruction_that_sets_a_general_register_stays_in_a_dry_run() -> Non
     ("block", "limit", "cycles"),
     [
         (["fmla v0.4s, v1.4s, v2.4s"], "chain", 2.0),  # the sum is handed on after two cycles
+        (["sdot v0.4s, v1.16b, v2.16b"], "chain", 1.0),
+        (["usmmla v0.4s, v1.16b, v2.16b"], "chain", 1.0),
+        (["bfdot v0.4s, v1.8h, v2.8h"], "chain", 3.0),
+        (["bfmmla v0.4s, v1.8h, v2.8h"], "chain", 4.0),
         (["fadd v0.4s, v1.4s, v2.4s"] * 8, "V", 2.0),
         (["fdiv v0.4s, v1.4s, v2.4s"], "V02", 5.0),
         (["fdiv s0, s1, s2"], "V02", 1.0),

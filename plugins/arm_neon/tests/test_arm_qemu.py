@@ -3,31 +3,34 @@ other (Debian: qemu-user, gcc-aarch64-linux-gnu, libc6-dev-arm64-cross)."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
-from arm_support import SVE, both_targets, compiled, kernel, needs_compiler, played, run, source
+from arm_support import (
+    QEMU,
+    QEMU_COMMAND,
+    SVE,
+    SYSTEM,
+    TARGET,
+    both_targets,
+    compiled,
+    kernel,
+    needs_compiler,
+    needs_qemu,
+    played,
+    run,
+    source,
+)
 from perfdojo_arm_neon import crosstools
 
 from perfdojo_sdk.hookspecs.types import KernelSource, RunRequest, Target
 from perfdojo_sdk.measure.kernel_calls import bytes_of
 
-QEMU = shutil.which("qemu-aarch64") or shutil.which("qemu-aarch64-static")
-SYSTEM = Path("/usr/aarch64-linux-gnu")
-#: A core with all that QEMU knows; its vectors of SVE are one unit of 128 bits.
-QEMU_COMMAND = (str(QEMU), "-cpu", "max,sve-max-vq=1", "-L", str(SYSTEM))
 KERNELS = ("softmax[6,40]", "layernorm[5,37]", "matmul[16,24,20]", "conv2d[2,3,9,9,4,3]", "swiglu[4,12,20]")
 
-pytestmark = [
-    needs_compiler,
-    pytest.mark.skipif(
-        not (QEMU and shutil.which(crosstools.GNU) and (SYSTEM / "lib" / "libc.so.6").exists()),
-        reason="needs qemu-user and a C library for 64-bit Arm",
-    ),
-]
+pytestmark = [needs_compiler, needs_qemu]
 
 
 def program_of(kernel_source: KernelSource, threads: int) -> str:
@@ -91,6 +94,30 @@ def test_longer_vectors_are_noticed_and_nothing_is_written(tmp_path: Path) -> No
         ended = subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60)
         assert ended.returncode == status
         assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == expected
+
+
+MATRICES = """kernel sums(x, w) -> y
+x bf16 [2,4] heap
+w bf16 [2,4] heap
+y f32 [2,2] heap
+
+2:u 2:u y[{0},{1}] = 0
+2:l 2:l 4:d y[{0},{1}] += f32(x[{0},{2}]) * f32(w[{1},{2}])
+"""
+
+
+def test_a_processor_without_an_instruction_gets_a_status(tmp_path: Path) -> None:
+    """A kernel with BFMMLA returns 2 where there is none, and writes nothing."""
+    made = source(MATRICES)
+    for name, text in {"k.c": program_of(made, 1), **made.support}.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "in").write_bytes(np.full(16, 0x3F80, np.uint16).tobytes())
+    command = [crosstools.GNU, *TARGET.capabilities.compiler_flags, "k.c", "-o", "k", "-pthread", "-lm"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=120)
+    for cpu, status, expected in (("cortex-a72", 2, 0), ("max", 0, 4)):
+        emulator = [str(QEMU), "-cpu", cpu, "-L", str(SYSTEM)]
+        assert subprocess.run([*emulator, "./k"], cwd=tmp_path, timeout=60).returncode == status
+        assert np.frombuffer((tmp_path / "out").read_bytes(), np.float32).tolist() == [expected] * 4
 
 
 CALLER = """#include <stddef.h>

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from x86_support import PLUGINS, capabilities, generate, needs
 
+from perfdojo_sdk.codegen.quotients import division
 from perfdojo_sdk.core.domains import ROUNDING, rounded
 from perfdojo_sdk.core.dtypes import (
     BYTES,
@@ -428,8 +429,11 @@ def test_quotients_and_remainders_of_integers(name: str) -> None:
         np.testing.assert_array_equal(run.outputs[array], values, array)
 
 
-def hard_quotients(count: int, bits: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Dividends and divisors of up to ``bits`` bits: whole multiples, one more, one less, anything."""
+def hard_quotients(
+    count: int, bits: int, short: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Dividends and divisors of up to ``bits`` bits: whole multiples, one more, one less, anything;
+    ``short``: so many bits of a divisor are left out."""
     rng, most = np.random.default_rng(bits), np.uint64(2**bits - 1)
 
     def drawn() -> np.ndarray[Any, Any]:
@@ -437,7 +441,7 @@ def hard_quotients(count: int, bits: int) -> tuple[np.ndarray[Any, Any], np.ndar
             0, bits, count, np.uint64
         )
 
-    b = np.maximum(drawn(), 1)
+    b = np.maximum(drawn() >> np.uint64(short), 1)
     a = np.minimum(drawn(), most // b) * b
     rests = [np.zeros(count, np.uint64), np.minimum(b - 1, 1), b - 1, drawn() % b]
     return a + np.minimum(np.choose(rng.integers(0, 4, count), rests), most - a), b
@@ -446,8 +450,11 @@ def hard_quotients(count: int, bits: int) -> tuple[np.ndarray[Any, Any], np.ndar
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_million_quotients_of_64_bits(name: str) -> None:
     needs(name)
-    halves = [hard_quotients(1 << 19, bits) for bits in (52, 64)]
-    a, b = (np.concatenate(part) for part in zip(*halves, strict=True))
+    # Vectors of small numbers; of any; of divisors below 2^20; of quotients below 2^49.
+    parts = [hard_quotients(1 << 18, *bits) for bits in ((52,), (64,), (64, 44))]
+    a, b = hard_quotients(1 << 18, 64)
+    parts.append((np.minimum(a, (b << np.uint64(48)) - np.uint64(1)), b | np.uint64(1 << 20)))
+    a, b = (np.concatenate(part) for part in zip(*parts, strict=True))
     assert len(np.unique(np.frexp(b.astype(float))[1])) >= 64 and (a // b > 2**53).any()
     lanes = PLUGINS.target(name).dialect.lanes["i64"]
     at = f"[{{0}}*{lanes}+{{1}}]"
@@ -467,3 +474,56 @@ def test_a_million_quotients_of_64_bits(name: str) -> None:
     quotients = (sizes[0] // sizes[1]).view(np.int64)
     meant = np.where((signed[0] < 0) == (signed[1] < 0), quotients, -quotients)
     np.testing.assert_array_equal(run.outputs["q_i64"], meant)
+
+
+DIVISORS = (1, 2, 3, 7, 10, 641, 1000, 1 << 20, 10**9 + 7, 2**32 - 1, 2**32, 2**32 + 1, 2**62 + 1, 2**63 - 1)
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("dtype", ["i64", "u64"])
+def test_division_by_a_number_is_a_product(name: str, dtype: str) -> None:
+    """Quotients are truncated towards zero, and remainders are what they leave."""
+    needs(name)
+    low, high = integer_bounds(dtype)
+    divisors = [*DIVISORS, *([-d for d in DIVISORS] + [low] if low else [2**63, 2**63 + 1, high])]
+    rng, lanes = random.Random(dtype), PLUGINS.target(name).dialect.lanes[dtype]
+    values = [low, low + 1, 0, 1, high - 1, high]
+    for divisor in divisors:
+        near = rng.randint(low, high) // abs(divisor) * abs(divisor)
+        values += [
+            v for v in (divisor, divisor - 1, divisor + 1, near, near - 1, near + 1) if low <= v <= high
+        ]
+    values += [rng.randint(low, high) >> rng.randrange(63) for _ in range(-len(values) % lanes + 64 * lanes)]
+    a, at = np.array(values, CARRIER[dtype]), f"{{0}}*{lanes}+{{1}}"
+    declared, lines, meant = [f"a {dtype} [{len(a)}] heap"], [], {}
+    for k, divisor in enumerate(divisors):
+        quotients = [abs(v) // abs(divisor) * (1 if (v < 0) == (divisor < 0) else -1) for v in values]
+        rests = [v - q * divisor for v, q in zip(values, quotients, strict=True)]
+        for array, text, found in ((f"q{k}", "a[AT] / D", quotients), (f"r{k}", "rem(a[AT], D)", rests)):
+            declared.append(f"{array} {dtype} [{len(a)}] heap")
+            value = text.replace("AT", at).replace("D", f"({divisor})")
+            lines.append(f"{len(a) // lanes} {lanes}:v {array}[{at}] = {value}")
+            meant[array] = np.array([wrap(v, dtype) for v in found], CARRIER[dtype])
+    source = generate(f"kernel k(a) -> {', '.join(meant)}\n" + "\n".join([*declared, "", *lines, ""]), name)
+    assert source.code.count("pd_div_by_") == source.code.count("pd_rem_by_") == len(divisors)
+    runner = NativeRunner(("-O1", *[f for f in capabilities(name).compiler_flags if f.startswith("-m")]))
+    made = runner.compile(source)
+    assert isinstance(made, Artifact), made
+    run = runner.run(made, RunRequest(inputs={"a": a}))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    for array, values_of in meant.items():
+        np.testing.assert_array_equal(run.outputs[array], values_of, f"{array} {divisors[int(array[1:])]}")
+
+
+def test_the_numbers_of_a_division_are_exact() -> None:
+    """The dividends that decide: the largest one with each remainder at an end."""
+    rng = random.Random(0)
+    divisors = [*range(1, 2000), *(2**k + e for k in range(2, 64) for e in (-1, 0, 1)), 2**64 - 1]
+    divisors += [rng.getrandbits(rng.randint(1, 64)) or 1 for _ in range(20000)]
+    for d in divisors:
+        how = division(d)
+        assert 0 < how.factor < 2**64
+        last = (2**64 - 1) // d * d
+        for n in (0, 1, d - 1, d, last, last - 1, 2**64 - 1, 2**63, rng.getrandbits(64)):
+            upper = n * how.factor >> 64
+            assert (upper + ((n - upper) % 2**64 >> how.first)) % 2**64 >> how.rest == n // d, (n, d)

@@ -22,6 +22,7 @@ from unicorn import (
     UC_ERR_READ_UNMAPPED,
     UC_ERR_WRITE_UNMAPPED,
     UC_HOOK_CODE,
+    UC_HOOK_INTR,
     UC_MODE_ARM,
     UC_PROT_ALL,
     Uc,
@@ -30,6 +31,7 @@ from unicorn import (
 from unicorn import arm64_const as reg
 from unicorn.arm64_const import UC_CPU_ARM64_MAX
 
+from perfdojo_arm_neon.emulator import newer
 from perfdojo_arm_neon.emulator.elf import SharedObject
 from perfdojo_arm_neon.estimate.sve import is_sve
 from perfdojo_sdk.core.expression import OPERATIONS
@@ -41,6 +43,8 @@ _RETURN = 0xD65F03C0
 _READS_FEATURES = np.uint32(0xD5380400)
 #: CRn, CRm, op0, op1, op2 of CPTR_EL3, and the value with which SVE is not trapped at the highest level.
 _CPTR_EL3_ALLOWS_SVE = (1, 1, 3, 6, 2, 1 << 8)
+#: CRn, CRm, op0, op1, op2 of ID_AA64ISAR1_EL1; and the exception of an instruction that is not known.
+_ISAR1, _UNDEFINED = (0, 6, 3, 0, 1), 1
 #: Registers that a function must preserve, and their content when it is called.
 _CALLERS = tuple(
     getattr(reg, f"UC_ARM64_REG_{name}")
@@ -102,6 +106,7 @@ class Machine:
         self.base = self.allocate(image if image is not None else loaded.image)
         self.stack = self.allocate(bytes(STACK_BYTES))
         self._link()
+        self._add_newer()
 
     # -- memory ------------------------------------------------------------------------------------
 
@@ -194,6 +199,35 @@ class Machine:
             raise Ended
         else:
             raise Crashed(f"it called {name}, which the emulator does not have")
+
+    # -- instructions that the emulator lacks ------------------------------------------------------
+
+    def _add_newer(self) -> None:
+        """Let the core have newer instructions, and say so, if the code has some of them or asks."""
+        for place in newer.questions(self.loaded):
+            at = self.base + place
+            self.uc.hook_add(UC_HOOK_CODE, self._tell_features, begin=at, end=at)
+        if newer.is_in(self.loaded):
+            self.uc.hook_add(UC_HOOK_INTR, self._unknown)
+
+    def _tell_features(self, uc: Uc, address: int, size: int, data: object) -> None:
+        register = ctypes.c_uint32.from_address(address).value & 31
+        known = int(uc.reg_read(reg.UC_ARM64_REG_CP_REG, _ISAR1))
+        if register != 31:
+            uc.reg_write(getattr(reg, f"UC_ARM64_REG_X{register}"), known | newer.FEATURES)
+        uc.reg_write(reg.UC_ARM64_REG_PC, address + 4)
+
+    def _unknown(self, uc: Uc, number: int, data: object) -> None:
+        """Execute an instruction that the emulator does not know."""
+        at = int(uc.reg_read(reg.UC_ARM64_REG_PC))
+        word = ctypes.c_uint32.from_address(at).value
+        if number != _UNDEFINED or not newer.is_newer(word):
+            self.problem = Crashed(f"an exception that nothing handles at {at - self.base:#x} of the code")
+            uc.emu_stop()
+            return
+        places = [reg.UC_ARM64_REG_Q0 + (word >> bit & 31) for bit in (0, 5, 16)]
+        uc.reg_write(places[0], newer.computed(word, *[int(uc.reg_read(place)) for place in places]))
+        uc.reg_write(reg.UC_ARM64_REG_PC, at + 4)
 
     @property
     def has_sve_code(self) -> bool:

@@ -81,6 +81,9 @@ COSTS: dict[str, tuple[tuple[tuple[str, float], ...], int]] = {
     "vector": ((("V", 1),), 2),                    # 3.11: arithmetic, logic, comparisons, permutations
     "vector shift": ((("V13", 1),), 2),            # 3.11
     "vector multiply": ((("V02", 1),), 4),         # 3.11
+    "dot product": ((("V", 1),), 3),               # 3.11, of bytes; of matrices as well
+    "bf16 dot product": ((("V", 1),), 5),          # 3.13
+    "bf16 matrix product": ((("V", 1),), 6),       # 3.13
     "vector reduce": ((("V", 2),), 4),             # 3.11, 3.12
     "from general": ((("M0", 1),), 3),             # 3.9, 3.14
     "to general": ((("V01", 2),), 2),              # 3.9, 3.14

@@ -173,6 +173,8 @@ def _vector_arithmetic(word: int) -> Instruction:
         name = word >> 11 & 31
         kind = "fp convert vector" if name in (28, 31) else "vector shift"
         return make(kind, (rd,), (rn,))
+    if word & 0x9FE0FC00 in _OF_GROUPS:
+        return make(_OF_GROUPS[word & 0x9FE0FC00], (rd,), (rn, rm), accumulator=rd)
     if word & 0x9FE08400 == 0x0E000400 or word & 0xBFE08400 == 0x2E000400:
         return _copies(word)
     if word & 0xFFE08400 == 0x5E000400:
@@ -187,6 +189,17 @@ def _vector_arithmetic(word: int) -> Instruction:
     if word & 0x0F200C00 == 0x0E200000:
         return make("vector multiply", (rd,), (rn, rm))
     return make("vector", (rd,), (rn, rm))  # ext, zip, trn, tbl and what is rare
+
+
+#: Sums in groups, of vectors -> their kind; the bit for what has no sign is among those that do not count.
+_OF_GROUPS = {
+    0x0E809400: "dot product",  # SDOT, UDOT
+    0x0E809C00: "dot product",  # USDOT
+    0x0E80A400: "dot product",  # SMMLA, UMMLA
+    0x0E80AC00: "dot product",  # USMMLA
+    0x0E40FC00: "bf16 dot product",  # BFDOT
+    0x0E40EC00: "bf16 matrix product",  # BFMMLA
+}
 
 
 def _copies(word: int) -> Instruction:

@@ -14,17 +14,26 @@ PD_INLINE pd_f32v pd_min_number_f32v(float number, pd_f32v v) { return pd_min_f3
 #define PD_ANYWHERE __attribute__((target("arch=armv8-a"), noinline, unused))
 #endif
 
-/* Whether the processor adds up products of bytes in groups of four: SDOT and UDOT. */
-PD_ANYWHERE static int pd_has_dot_products(void)
-{
+/* Four bits of a register that says what the processor has; 0 where the system does not let programs read it. */
 #ifdef __linux__
-    uint64_t features;
-    __asm__("mrs %0, id_aa64isar0_el1" : "=r"(features));
-    return (features >> 44 & 15) != 0;
+#define PD_FEATURE(name, which, bit) \
+    PD_ANYWHERE static int name(void) \
+    { \
+        uint64_t features; \
+        __asm__("mrs %0, " which : "=r"(features)); \
+        return (features >> bit & 15) != 0; \
+    }
 #else
-    return 0;
+#define PD_FEATURE(name, which, bit) \
+    PD_ANYWHERE static int name(void) { return 0; }
 #endif
-}
+
+/* Products of bytes in groups of four: SDOT and UDOT. */
+PD_FEATURE(pd_has_dot_products, "id_aa64isar0_el1", 44)
+/* Products of bytes of which one has a sign, USDOT, and products of small matrices of bytes: SMMLA, UMMLA and USMMLA. */
+PD_FEATURE(pd_has_matrices_of_bytes, "id_aa64isar1_el1", 52)
+/* Products of bf16: BFDOT and BFMMLA. */
+PD_FEATURE(pd_has_sums_of_bf16, "id_aa64isar1_el1", 44)
 
 #include "pd_vector.h"
 

@@ -7,6 +7,8 @@
 #define PD_OWN_STREAMS
 #define PD_OWN_WIDTHS
 #define PD_OWN_ROOT(v) _mm256_sqrt_pd((__m256d)(v))
+#define PD_OWN_HALVES(a, b) ((PD_U8)_mm256_mul_epu32((__m256i)(a), (__m256i)(b)))
+#define PD_OWN_NONE(v) _mm256_testz_si256((__m256i)(v), (__m256i)(v))
 
 /* The lower bytes of the integers in half a register, one behind the other; zeros behind them. */
 PD_INLINE __m128i pd_lower_bytes(__m128i v, int to_size, int from_size)

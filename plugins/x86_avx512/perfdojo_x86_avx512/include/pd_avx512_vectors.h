@@ -7,6 +7,8 @@
 #define PD_OWN_STREAMS
 #define PD_OWN_WIDTHS
 #define PD_OWN_ROOT(v) _mm512_sqrt_pd((__m512d)(v))
+#define PD_OWN_HALVES(a, b) ((PD_U8)_mm512_mul_epu32((__m512i)(a), (__m512i)(b)))
+#define PD_OWN_NONE(v) (_mm512_test_epi64_mask((__m512i)(v), (__m512i)(v)) == 0)
 
 /* Copies of vectors, short ones by way of a general register; `bytes` is a constant. */
 PD_INLINE void pd_get_bytes(void *v, const void *from, int bytes)
