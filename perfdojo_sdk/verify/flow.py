@@ -162,7 +162,7 @@ def _only(nests: tuple[Nest, ...], statements: frozenset[str]) -> tuple[Nest, ..
 
 
 class Rank(NamedTuple):
-    """How near an access is to a later one, the greater the nearer."""
+    """The nearness of an access to a later one: the greater, the nearer."""
 
     place: int
     """Position of the first difference of their times."""
