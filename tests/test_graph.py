@@ -114,6 +114,30 @@ def test_arrays_without_elements_reach_no_kernel() -> None:
     assert found["none"].shape == (0,) and found["exp"].shape == (0, 3) == found["softmax"].shape
 
 
+def test_an_extremum_of_one_element_is_a_view() -> None:
+    """Where the reduced axes have one element each; a sum starts at 0, which may change a zero's sign."""
+    b = Builder()
+    x, t = b.input("x", (4, 1, 3), "f32"), b.input("t", (1, 2), "bool")
+    outputs = {
+        "max": reductions.reduce(b, "reduce_max", x, [1], True, "max="),
+        "product": reductions.reduce(b, "reduce_prod", x, [1], False, "*="),
+        "any": reductions.reduce(b, "reduce_any", t, [0], False, "max="),
+        "sum": reductions.reduce_sum(b, x, [1], False),
+        "square": reductions.reduce(b, "squares", x, [1], False, "max=", lambda e: f"{e} * {e}"),
+        "all": reductions.reduce(b, "reduce_max", x, [0, 1], False, "max="),
+    }
+    graph = b.graph(outputs)
+    assert sorted(node.program.name for node in graph.nodes) == ["reduce_max", "reduce_sum", "squares"]
+    given = np.array([[[0.5, np.nan, -0.0]], [[-np.inf, 2, 3]], [[1, 1, 1]], [[-4, 0, 7]]], np.float32)
+    values = run_graph(graph, {"x": given, "t": np.array([[True, False]])})
+    found = dict(zip(outputs, values, strict=True))
+    np.testing.assert_array_equal(found["max"], given)
+    np.testing.assert_array_equal(found["product"], given[:, 0])
+    np.testing.assert_array_equal(found["square"], given[:, 0] ** 2)
+    np.testing.assert_array_equal(found["all"], given.max((0, 1)))
+    assert found["any"].tolist() == [True, False] and found["sum"].shape == (4, 3)
+
+
 # -- memory ------------------------------------------------------------------------------------------
 
 

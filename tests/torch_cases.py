@@ -307,6 +307,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 x.mean(-1),
                 x.prod(1),
                 x.amax((1, 2)),
+                x[:, :1].amax(1, keepdim=True),
                 x.amin(0),
                 x.max(),
                 x.min(),

@@ -43,6 +43,14 @@ def accumulate(
     return total, kept, outer
 
 
+def _itself(element: str) -> str:
+    return element
+
+
+def _total(total: str, count: int) -> str:
+    return total
+
+
 def reduce(
     b: Builder,
     name: str,
@@ -50,15 +58,20 @@ def reduce(
     axes: Sequence[int],
     keepdims: bool,
     sign: str,
-    term: Callable[[str], str] = lambda a: a,
-    final: Callable[[str, int], str] = lambda total, count: total,
+    term: Callable[[str], str] = _itself,
+    final: Callable[[str, int], str] = _total,
 ) -> Value:
-    """An accumulation over axes, of ``term`` of each element; ``final`` of the total and number of terms."""
+    """An accumulation over axes, of ``term`` of each element; ``final`` of the total and number of terms.
+
+    An extremum or product of one element is this element: a view.
+    """
     axes = axes_of(axes, x.rank)
     shape = reduced(x.shape, axes, keepdims)
+    count = prod(x.shape[a] for a in axes)
+    if count == 1 and axes and sign != "+=" and term is _itself and final is _total:
+        return b.view(x, shape)
     if x.dtype == "bool":
         return _reduce_truth(b, name, x, axes, keepdims, sign)
-    count = prod(x.shape[a] for a in axes)
     k = Writer(b, name)
     a = k.read(x)
     every, kept = split_levels(x.rank, axes)
