@@ -1,7 +1,8 @@
 """The backend of ``torch.compile``: ``torch.compile(net, backend="perfdojo")``.
 
 Importing this module sets ``torch._dynamo.config.allow_rnn``. Without it Dynamo gives recurrent layers to no
-backend at all, and they would run outside of any graph.
+backend at all, and they would run outside of any graph. It also lets Dynamo put off ``warnings.warn`` to the
+end of a graph, which else ends there: a layer that warns would run between two graphs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from perfdojo_sdk.frontends.torch.lowering import Elsewhere
 from perfdojo_sdk.frontends.torch.workshop import Workshop, workshop
 
 torch._dynamo.config.allow_rnn = True
+torch._dynamo.config.reorderable_logging_functions.add(warnings.warn)
 
 #: Most sets of sizes for which one graph with open sizes is compiled; calls with others run in PyTorch.
 MOST_SIZES = 16

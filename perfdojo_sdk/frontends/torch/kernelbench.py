@@ -106,6 +106,7 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
         results = flat(compiled(*_copied(inputs)))
         spent = time.perf_counter() - begin
         made = report(compiled)
+        between = outside(compiled, _copied(inputs))
         error = max((excess(*each) for each in zip(results, expected, exact, strict=True)), default=0.0)
         calls: list[Callable[..., Any]] = [model, compiled]
         if inductor:
@@ -115,11 +116,30 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
                 calls.append(rival)
         eager_s, ours_s, *others = _timed([partial(call, *inputs) for call in calls])
     elsewhere = [e.text for g in made.graphs for e in g.elsewhere] + [g.whole for g in made.graphs if g.whole]
+    if not elsewhere and between:
+        elsewhere = [f"{', '.join(between)}: outside of the graphs that Dynamo found"]
     status = "wrong" if error > 1 else "elsewhere" if elsewhere else "right"
     kernels = sum(len(g.kernels) for g in made.graphs)
     built = shop.built - before if shop else 0
     inductor_s = others[0] if others else None
     return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, inductor_s, spent)
+
+
+#: Operators that compute nothing: they make tensors, copies and views.
+_NO_ARITHMETIC = frozenset(
+    ["alias", "as_strided", "as_strided_", "chunk", "clone", "contiguous", "copy_", "detach", "detach_", "empty", "empty_like", "empty_strided", "expand", "expand_as", "flatten", "lift_fresh", "movedim", "narrow", "permute", "reshape", "_reshape_alias", "resize_", "resolve_conj", "resolve_neg", "select", "set_", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t", "to", "_to_copy", "transpose", "unbind", "unfold", "unsafe_split", "unsafe_view", "_unsafe_view", "unflatten", "unsqueeze", "view", "view_as", "zeros", "zero_", "fill_", "result_type", "is_same_size"]
+)
+
+
+def outside(compiled: Callable[..., Any], inputs: Sequence[Any]) -> tuple[str, ...]:
+    """The operators that PyTorch computes in one call of a compiled module, whoever asks for them.
+
+    Dynamo runs what it cannot capture between its graphs, where no backend learns of it.
+    """
+    with torch.autograd.profiler.profile() as seen:
+        compiled(*inputs)
+    names = dict.fromkeys(event.name for event in seen.function_events if event.name.startswith("aten::"))
+    return tuple(n.removeprefix("aten::") for n in names if n.removeprefix("aten::") not in _NO_ARITHMETIC)
 
 
 def widened(model: torch.nn.Module) -> torch.nn.Module:
