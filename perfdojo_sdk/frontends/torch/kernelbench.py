@@ -126,8 +126,11 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
 
 
 #: Operators that compute nothing: they make tensors, copies and views.
-_NO_ARITHMETIC = frozenset(
-    ["alias", "as_strided", "as_strided_", "chunk", "clone", "contiguous", "copy_", "detach", "detach_", "empty", "empty_like", "empty_strided", "expand", "expand_as", "flatten", "lift_fresh", "movedim", "narrow", "permute", "reshape", "_reshape_alias", "resize_", "resolve_conj", "resolve_neg", "select", "set_", "slice", "split", "split_with_sizes", "squeeze", "swapaxes", "t", "to", "_to_copy", "transpose", "unbind", "unfold", "unsafe_split", "unsafe_view", "_unsafe_view", "unflatten", "unsqueeze", "view", "view_as", "zeros", "zero_", "fill_", "result_type", "is_same_size"]
+_NO_ARITHMETIC = (
+    "alias as_strided as_strided_ chunk clone contiguous copy_ detach detach_ empty empty_like empty_strided "
+    "expand expand_as fill_ flatten is_same_size lift_fresh movedim narrow permute reshape _reshape_alias "
+    "resize_ resolve_conj resolve_neg result_type select set_ slice split split_with_sizes squeeze swapaxes t "
+    "to _to_copy transpose unbind unflatten unfold unsafe_split _unsafe_view unsqueeze view view_as zero_ zeros"
 )
 
 
@@ -138,8 +141,9 @@ def outside(compiled: Callable[..., Any], inputs: Sequence[Any]) -> tuple[str, .
     """
     with torch.autograd.profiler.profile() as seen:
         compiled(*inputs)
-    names = dict.fromkeys(event.name for event in seen.function_events if event.name.startswith("aten::"))
-    return tuple(n.removeprefix("aten::") for n in names if n.removeprefix("aten::") not in _NO_ARITHMETIC)
+    called = (event.name for event in seen.function_events if event.name.startswith("aten::"))
+    names, plain = (name.removeprefix("aten::") for name in called), _NO_ARITHMETIC.split()
+    return tuple(dict.fromkeys(name for name in names if name not in plain))
 
 
 def widened(model: torch.nn.Module) -> torch.nn.Module:
