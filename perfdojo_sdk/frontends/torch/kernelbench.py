@@ -129,8 +129,9 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
 _NO_ARITHMETIC = (
     "alias as_strided as_strided_ chunk clone contiguous copy_ detach detach_ empty empty_like empty_strided "
     "expand expand_as fill_ flatten is_same_size lift_fresh movedim narrow permute reshape _reshape_alias "
-    "resize_ resolve_conj resolve_neg result_type select set_ slice split split_with_sizes squeeze swapaxes t "
-    "to _to_copy transpose unbind unflatten unfold unsafe_split _unsafe_view unsqueeze view view_as zero_ zeros"
+    "resize_ resolve_conj resolve_neg result_type select set_ slice split split_with_sizes squeeze swapaxes "
+    "t to _to_copy transpose unbind unflatten unfold unsafe_split _unsafe_view unsqueeze view view_as "
+    "zero_ zeros"
 )
 
 
