@@ -59,8 +59,9 @@ class ScopeSuffix:
     """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If
     later moves make it another nest, it is written out."""
 
-    strided: bool = False
-    """Lockstep: cells of neighbouring lanes may be any distance apart."""
+    unit: bool = False
+    """Lockstep: a unit of the machine takes the scope and those around it as they are. Cells of neighbouring
+    lanes may be any distance apart; with other sizes the code is another one."""
 
     @property
     def known(self) -> bool:

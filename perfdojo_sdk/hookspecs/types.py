@@ -141,22 +141,23 @@ class SuffixFile(Strict):
     """Lockstep: the scope adds up one of these groups of products."""
     around_groups: bool = False
     """Sequential: the iterations are the lanes of an instruction, each of which adds up a group."""
-    strided: bool = False
-    """Lockstep: cells of neighbouring lanes may be any distance apart, where else they are one or none."""
+    unit: bool = False
+    """Lockstep: a unit takes the scope and those around it as they are. Cells of neighbouring lanes may be
+    any distance apart, where else it is one or none; a smaller kernel that is verified keeps these sizes."""
 
     @model_validator(mode="after")
     def _in_order(self) -> SuffixFile:
         if self.groups and self.order != "lockstep":
             raise ValueError("a suffix with groups has to be lockstep")
-        if self.strided and self.order != "lockstep":
-            raise ValueError("a strided suffix has to be lockstep")
+        if self.unit and self.order != "lockstep":
+            raise ValueError("the suffix of a unit has to be lockstep")
         if self.around_groups and self.order != "sequential":
             raise ValueError("a suffix around groups has to be sequential")
         return self
 
     def suffix(self, name: str) -> ScopeSuffix:
         groups = tuple(row.group for row in self.groups)
-        more = {"around_groups": self.around_groups, "strided": self.strided}
+        more = {"around_groups": self.around_groups, "unit": self.unit}
         return ScopeSuffix(name, self.order, self.doc, self.unrolled, groups=groups, **more)
 
 

@@ -5,7 +5,6 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
@@ -16,7 +15,7 @@ from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
-from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner
+from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
 from perfdojo_sdk.library.background import in_background
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
@@ -169,21 +168,11 @@ class _Compared(NamedTuple):
         return cls(game, small, report, statement_instances(small.program))
 
 
-#: Times as many instances as a runner can run that are tried where code at a smaller shape is other code.
-_MORE = (1, 2, 4)
-
-
-def _called(source: KernelSource) -> frozenset[str]:
-    """The functions and macros of the support headers that a kernel's code calls."""
-    return frozenset(re.findall(r"\bpd_[a-z]\w*(?=\()", source.code))
-
-
 def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifact]:
     """The game and its compiled end, or the same game on a smaller kernel: of at most as many statement
     instances as the runner can run, or ``most`` of them.
 
-    Code may be other code at a smaller shape, where an instruction takes more elements than are left. Then a
-    few times as many instances are tried, until the same functions of the support headers are called.
+    What a unit of the machine takes keeps its sizes, so that the code which ships is what is verified.
     :class:`VerificationError` when the smaller one does not compile.
     """
     from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
@@ -196,13 +185,8 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
         return trace, artifact
     choosing = ability(generator, GeneratesAsFor)
     as_shipped = choosing.as_for(trace.program) if choosing else generator
-    shipped = _called(as_shipped.generate(trace.program, artifact.symbol))
-    for more in _MORE if can_run is not None else (1,):
-        small = reduce_trace(trace, subject.rules, more * most)
-        source = as_shipped.generate(small.program, artifact.symbol)
-        if _called(source) == shipped:
-            break
-    compiled = subject.runner.compile(source)
+    small = reduce_trace(trace, subject.rules, most, keeps_units=True)
+    compiled = subject.runner.compile(as_shipped.generate(small.program, artifact.symbol))
     if isinstance(compiled, Failure):
         what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
         hint = "`perfdojo-sdk show SOURCE --as code` prints what was compiled at the full shape"

@@ -59,7 +59,9 @@ class Reduction:
 
 
 @seldom_collected()
-def reduce_trace(trace: Trace, rules: Rules, most_instances: int, *like: Reduction) -> Trace:
+def reduce_trace(
+    trace: Trace, rules: Rules, most_instances: int, *like: Reduction, keeps_units: bool = False
+) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
     First the root alone shrinks. If tiles keep it too large, they shrink with it, first each by itself and
@@ -69,9 +71,9 @@ def reduce_trace(trace: Trace, rules: Rules, most_instances: int, *like: Reducti
     least twice in the result, since a loop that runs once hides faults of its order. A trace that is small
     enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``:
     reductions of other games; if one makes this one small enough, or almost so where the root is another,
-    nothing else is tried.
+    nothing else is tried. ``keeps_units``: nests that a unit of the machine takes keep their sizes.
     """
-    game = _Game(trace, rules)
+    game = _Game(trace, rules, keeps_units)
     for each in like:
         if each.large.root == trace.root:
             alike = game.replayed(trace, each.small.root, each.moves(trace))
@@ -203,9 +205,11 @@ def _instances(trace: Trace) -> int:
 class _Game:
     """The given trace, with which every smaller one is compared."""
 
-    def __init__(self, trace: Trace, rules: Rules) -> None:
+    def __init__(self, trace: Trace, rules: Rules, keeps_units: bool = False) -> None:
         self.rules = rules
-        self.expected = [(_skeleton(step.after), step.legal) for step in trace.steps]
+        suffixes = rules.dialect.suffixes.values() if keeps_units else ()
+        self.units = frozenset(suffix.name for suffix in suffixes if suffix.unit)
+        self.expected = [(*self._form(step.after), step.legal) for step in trace.steps]
         self.transformations = [rules.transformation(move.transformation) for move in trace.moves]
 
     def counts(self, k: int) -> list[str]:
@@ -286,11 +290,29 @@ class _Game:
                 step = self.rules.attempt(before, move)
             except MoveError:
                 return None
-            if isinstance(step, Rejection) or (_skeleton(step.after), step.legal) != expected:
+            if isinstance(step, Rejection) or (*self._form(step.after), step.legal) != expected:
                 return None
             steps.append(step)
         return Trace(root, tuple(steps))
 
+    def _form(self, program: Program) -> tuple[object, ...]:
+        """The part of a program that is the same in each smaller one."""
+        return _skeleton(program), _units(program, self.units) if self.units else ()
+
 
 def _skeleton(program: Program) -> tuple[object, ...]:
     return tuple([node.skeleton for node in program.body])
+
+
+#: Scopes of a nest that a unit takes, at most: rows, columns and steps.
+_NEST = 3
+
+
+def _units(program: Program, suffixes: frozenset[str]) -> tuple[tuple[int, ...], ...]:
+    """The sizes of the nests whose innermost scopes have one of these suffixes, in order."""
+    found = []
+    for path, scope in program.scopes:
+        if scope.suffix in suffixes:
+            around = [each.size for each in program.ancestors(path)]
+            found.append(tuple([*around, scope.size][-_NEST:]))
+    return tuple(found)

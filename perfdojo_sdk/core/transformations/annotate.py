@@ -179,7 +179,7 @@ def _enough_lanes(facts: Mapped) -> Refusal | None:
 
 
 def _neighbours(facts: Mapped) -> Refusal | None:
-    if not facts.lanes or facts.suffix.strided:
+    if not facts.lanes or facts.suffix.unit:
         return None
     statement, site = facts.only, facts.site
     for access in (*statement.reads, statement.target):

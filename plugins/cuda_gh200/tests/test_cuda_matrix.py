@@ -20,8 +20,9 @@ from perfdojo_sdk.codegen.gpu.figures import read
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Kind, Trace
-from perfdojo_sdk.hookspecs.types import Artifact
+from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 from perfdojo_sdk.kernels.selection import select
+from perfdojo_sdk.library.verification import Subject, affordable
 from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.gpu_runner import DeviceCode
 from perfdojo_sdk.plugins import load_plugins
@@ -30,7 +31,7 @@ from perfdojo_sdk.testing.kernel_checks import Case
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
-from perfdojo_sdk.verify.reduced import reduce_trace
+from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
 
 MULTIPLY = "pd_tile_add("
 #: Dtypes that tensor cores multiply, in the order in which the expert plays them: more digits first.
@@ -402,3 +403,28 @@ def test_lanes_bring_and_keep_what_the_instruction_says(
     cells = [line for line in lines if len(line) == 4]
     assert sorted((row, column) for *_, row, column in cells) == list(product(range(16), range(16)))
     assert all(found[lane, own] == meant[row, column] for lane, own, row, column in cells)
+
+
+class Recorder:
+    """A runner that compiles nothing, and takes small kernels only."""
+
+    most_instances = 20_000
+
+    def compile(self, source: KernelSource) -> Artifact | Failure:
+        return Artifact(source.symbol, source.inputs, source.outputs, "none", source.code.encode())
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Measurement | Failure:
+        raise AssertionError("whoever asks for the source alone runs nothing")
+
+
+def test_the_units_code_is_what_a_smaller_shape_runs_too() -> None:
+    """So many instances would leave too few steps for the unit: a few times as many are taken."""
+    *_, game = emulated().expert(stored("bf16", True, 256, 256, 256), emulated().rules, TARGET)
+    smallest = reduce_trace(game, emulated().rules, Recorder.most_instances)
+    assert MULTIPLY not in emulated().generator.generate(smallest.program, "pd_case").code
+    shipped = Recorder().compile(emulated().generator.generate(game.program, "pd_case"))
+    assert isinstance(shipped, Artifact)
+    subject = Subject(game, emulated().rules, shipped, Recorder(), {}, 1, 0, emulated().generator)
+    small, compiled = affordable(subject)
+    assert statement_instances(small.program) < statement_instances(game.program)
+    assert MULTIPLY.encode() in compiled.content
