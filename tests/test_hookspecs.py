@@ -120,6 +120,7 @@ def test_a_target_file_is_strict() -> None:
         ({"locations": ["heep"]}, "there is no location 'heep'; did you mean heap?"),
         ({"extra_suffixes": {"u": {"doc": "", "order": "parallel"}}}, "'u' means the same for every target"),
         ({"extra_suffixes": {"r p": {"doc": "", "order": "parallel"}}}, "should match pattern"),
+        ({"extra_suffixes": {"r": {"doc": "", "order": "parallel", "unit": True}}}, "has to be lockstep"),
         ({"extra_locations": {"heap": {"doc": ""}}}, "'heap' means the same for every target"),
         ({"extra_locations": {"near": {"doc": "", "max_bytes": 0}}}, "greater than or equal to 1"),
         ({"lanes": {"f23": 4}}, "there is no dtype 'f23'; did you mean f32?"),
