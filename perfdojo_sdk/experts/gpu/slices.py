@@ -132,6 +132,9 @@ def copy_ahead(play: Play, sums: Sums) -> Sequence[str]:
     The second copies go in front of the first products; rotated, each iteration begins with them, and the
     first copies of the next iteration go in front of the second products.
     """
+    grid = play.around(sums.turns)
+    if not grid:
+        raise MoveError("PD-T006", "without a grid each nest is a launch of its own")
     first, _ = [play.fission(nest) for nest in sums.compute]
     play.must("reorder_statements", first)
     for name in sums.slices:
@@ -143,7 +146,7 @@ def copy_ahead(play: Play, sums: Sums) -> Sequence[str]:
     play.must("reorder_statements", play.scope(between).body[2].id)
     for name in sums.slices:
         play.may("set_location", name, location=ASYNC)
-    return _nests(play, play.around(sums.turns)[-1].id)
+    return _nests(play, grid[-1].id)
 
 
 def _nests(play: Play, place: str) -> list[str]:

@@ -130,6 +130,14 @@ def test_the_next_slices_are_copied_while_these_are_multiplied(name: str) -> Non
     assert code.count("pd_sync_block();") == code.count("pd_copies_done();") == 4, "two of them in the loop"
 
 
+@pytest.mark.parametrize("name", ["matmul[1,32,64]", "matmul[1,64,32]", "matmul[16,16,64]"])
+def test_a_product_of_one_block_waits_for_its_slices(name: str) -> None:
+    """There is no grid, so that each nest is a launch: nothing goes on beside a copy."""
+    [kernel] = kernels(name)
+    for game in games(kernel):
+        assert verified(kernel.program, game.program).ok
+
+
 def test_sums_are_cut_into_parts_where_blocks_are_few() -> None:
     """Products of swiglu have few outputs and long sums; what adds up the parts computes the rest too."""
     _, launches = table3()["swiglu_256x448x4096_f32"]
