@@ -115,7 +115,7 @@ def test_arrays_without_elements_reach_no_kernel() -> None:
 
 
 def test_an_extremum_of_one_element_is_a_view() -> None:
-    """Where the reduced axes have one element each; a sum starts at 0, which may change a zero's sign."""
+    """Reduced axes of one element each take no kernel; a sum starts at 0, which may change a zero's sign."""
     b = Builder()
     x, t = b.input("x", (4, 1, 3), "f32"), b.input("t", (1, 2), "bool")
     outputs = {
