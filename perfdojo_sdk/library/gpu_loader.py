@@ -94,10 +94,7 @@ class GpuKernel:
                 for name in launch.arrays
             ]
             call = (tuple(given), values)
-            self.gpu.launch(
-                function, launch.blocks, launch.threads, stream, call, launch.index_bytes,
-                launch.dynamic_bytes,
-            )  # fmt: skip
+            self.gpu.launch(function, launch, stream, call)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ FLUSH = 2
 
 #: Addresses, then whole numbers.
 Arguments: TypeAlias = tuple[Sequence[int], Sequence[int]]
+#: One launch of a kernel: its sizes, and what its arguments are.
+Launch: TypeAlias = LaunchFigures
 
 
 def probe_gpu(name: Callable[[], str], remedy: str) -> Probe:
@@ -75,17 +77,8 @@ class Gpu(Protocol):
 
     def get(self, host: int, address: int, size: int) -> None: ...
 
-    def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: int,
-        stream: Any,
-        call: Arguments,
-        index_bytes: int,
-        dynamic_bytes: int = 0,
-    ) -> None:
-        """The arguments' whole numbers have ``index_bytes`` each."""
+    def launch(self, function: Any, launch: Launch, stream: Any, call: Arguments) -> None:
+        """``launch`` gives the sizes, and the bytes of each whole number among the arguments."""
         ...
 
     def wait(self, stream: Any) -> None:
@@ -228,10 +221,7 @@ class _Session:
 
     def _launch(self) -> None:
         for function, launch, call in self.sequence:
-            self.gpu.launch(
-                function, launch.blocks, launch.threads, self.stream, call, launch.index_bytes,
-                launch.dynamic_bytes,
-            )  # fmt: skip
+            self.gpu.launch(function, launch, self.stream, call)
 
     def _wait(self) -> None:
         """Wait for the end of all launches, where a fault of a kernel is noticed."""

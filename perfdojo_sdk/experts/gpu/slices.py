@@ -74,9 +74,7 @@ class Sums:
     """The nest that writes the sums out."""
     turns: str
     """The loop over slices, or over pairs of them."""
-    parts: tuple[str, ...] = ()
-    """The scopes of one iteration that hold a slice of a pair: its copies, its products."""
-    slices: tuple[str, ...] = ()
+    slices: tuple[str, ...]
     """The buffers of the slices."""
 
     @property
@@ -119,10 +117,9 @@ def in_slices(
             made.append(staged.buffer)
             if lay_out is not None:
                 lay_out(play, nest_, staged.buffer)
-            copy = arrange_copy(play, play.program.paths[staged.copy], slicing.runners)
-            if not slicing.ahead:
-                copy.share(play)
-    return Sums(start, compute, end, turns, parts, tuple(made))
+            place = arrange_copy if slicing.ahead else share_copy
+            place(play, play.program.paths[staged.copy], slicing.runners)
+    return Sums(start, compute, end, turns, tuple(made))
 
 
 def copy_ahead(play: Play, sums: Sums) -> Sequence[str]:
@@ -170,20 +167,11 @@ def map_threads(play: Play, nest: str, threads: int) -> None:
         threads //= size
 
 
-@dataclass(frozen=True)
-class Copying:
-    """A nest that copies a slice; its outer loops are for threads."""
+def arrange_copy(play: Play, path: Path, threads: int) -> list[str]:
+    """Order the loops that copy a slice, those for threads first, and give these.
 
-    threads: tuple[str, ...]
-
-    def share(self, play: Play) -> None:
-        for loop in reversed(self.threads):
-            play.may("annotate_scope", loop, suffix=BLOCK)
-
-
-def arrange_copy(play: Play, path: Path, threads: int) -> Copying:
-    """Order the loops that copy a slice: neighbouring threads take neighbouring elements, 16 bytes at a time
-    if they can."""
+    Neighbouring threads take neighbouring elements, 16 bytes at a time if they can.
+    """
     loops = chain(play, play.program.node(path).id)
     statement = only_statement(play, loops[-1])
     assert statement is not None
@@ -212,9 +200,10 @@ def arrange_copy(play: Play, path: Path, threads: int) -> Copying:
     arrange(play, [*shared, *turns, *lanes])
     for lane in lanes:
         play.may("annotate_scope", lane, suffix="v")
-    return Copying(tuple(shared))
+    return shared
 
 
 def share_copy(play: Play, path: Path, threads: int) -> None:
     """Copy a slice with all threads of the block."""
-    arrange_copy(play, path, threads).share(play)
+    for loop in reversed(arrange_copy(play, path, threads)):
+        play.may("annotate_scope", loop, suffix=BLOCK)

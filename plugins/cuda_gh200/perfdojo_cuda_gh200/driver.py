@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-from perfdojo_sdk.measure.gpu_session import Arguments
+from perfdojo_sdk.measure.gpu_session import Arguments, Launch
 
 
 @cache
@@ -99,21 +99,12 @@ class CudaGpu:
     def get(self, host: int, address: int, size: int) -> None:
         self._of(self.cuda.cuMemcpyDtoH(host, address, size))
 
-    def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: int,
-        stream: Any,
-        call: Arguments,
-        index_bytes: int,
-        dynamic_bytes: int = 0,
-    ) -> None:
+    def launch(self, function: Any, launch: Launch, stream: Any, call: Arguments) -> None:
         addresses, values = call
-        whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
+        whole = ctypes.c_int64 if launch.index_bytes == 8 else ctypes.c_int32
         kinds = (*[ctypes.c_void_p] * len(addresses), *[whole] * len(values))
         arguments = ((*addresses, *values), kinds)
-        sizes = (blocks, 1, 1, threads, 1, 1, dynamic_bytes)
+        sizes = (launch.blocks, 1, 1, launch.threads, 1, 1, launch.dynamic_bytes)
         self._of(self.cuda.cuLaunchKernel(function, *sizes, stream, arguments, 0))
 
     def wait(self, stream: Any) -> None:

@@ -12,7 +12,7 @@ from ctypes import POINTER, byref, c_char_p, c_float, c_int, c_size_t, c_uint, c
 from functools import cache
 from typing import Any
 
-from perfdojo_sdk.measure.gpu_session import Arguments
+from perfdojo_sdk.measure.gpu_session import Arguments, Launch
 
 #: Names of the library, the one of development packages first.
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6")
@@ -146,21 +146,12 @@ class HipGpu:
     def get(self, host: int, address: int, size: int) -> None:
         self._do("hipMemcpy", host, address, size, _TO_HOST)
 
-    def launch(
-        self,
-        function: Any,
-        blocks: int,
-        threads: int,
-        stream: Any,
-        call: Arguments,
-        index_bytes: int,
-        dynamic_bytes: int = 0,
-    ) -> None:
+    def launch(self, function: Any, launch: Launch, stream: Any, call: Arguments) -> None:
         addresses, values = call
-        whole = ctypes.c_int64 if index_bytes == 8 else ctypes.c_int32
+        whole = ctypes.c_int64 if launch.index_bytes == 8 else ctypes.c_int32
         given = [*map(c_void_p, addresses), *map(whole, values)]
         pointers = (c_void_p * len(given))(*[ctypes.addressof(each) for each in given])
-        sizes = (blocks, 1, 1, threads, 1, 1, dynamic_bytes)
+        sizes = (launch.blocks, 1, 1, launch.threads, 1, 1, launch.dynamic_bytes)
         self._do("hipModuleLaunchKernel", function, *sizes, stream, pointers, None)
 
     def wait(self, stream: Any) -> None:
