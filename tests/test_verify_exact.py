@@ -523,9 +523,9 @@ def test_a_game_of_the_same_sizes_is_made_as_small_at_once(monkeypatch: pytest.M
 
     first, second = tiled("exp", 16, 4), tiled("sqrt", 16, 4)
     like = Reduction(first, reduce_trace(first, RULES, 8))
-    tries, replayed = list[object](), reduced_games._Game.replayed
+    tries, attempted = list[object](), reduced_games._Game.attempted
     monkeypatch.setattr(
-        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+        reduced_games._Game, "attempted", lambda *given: (tries.append(given), attempted(*given))[1]
     )
     reduced = reduce_trace(second, RULES, 8, like)
     assert len(tries) == 1 and reduced.moves == like.small.moves
@@ -554,9 +554,9 @@ def test_a_cut_follows_its_range_and_is_never_tried_alone(monkeypatch: pytest.Mo
         cuts.append(Move.of("split_range", place, at=at))
         place += ".b"
     trace = Trace(large(programs.RELU, _48=4800)).play_all(RULES, cuts)
-    tries, replayed = list[object](), reduced_games._Game.replayed
+    tries, attempted = list[object](), reduced_games._Game.attempted
     monkeypatch.setattr(
-        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+        reduced_games._Game, "attempted", lambda *given: (tries.append(given), attempted(*given))[1]
     )
     reduced = reduce_trace(trace, RULES, 1)
     assert reduced.root.buffer_of["x"].shape == (2 + 2 + 2 + 2,)
@@ -641,13 +641,16 @@ def test_what_runs_backwards_shrinks_from_its_end() -> None:
 
 def test_a_part_shrinks_within_the_margin_of_what_it_writes_into() -> None:
     """The inner part of an array with a border, as the game of a part has it: its other cells keep their
-    values. Where they would stay unwritten, nothing shrinks."""
+    values, or what is written to all of them. Where they would stay unwritten, nothing shrinks."""
     text = "kernel inner(x, @t) -> t\nx f32 [96] heap\nt f32 [98] heap\n\n96 t[{0}+1] = x[{0}] * 2"
     reduced = reduce_trace(Trace(program(text.replace("@", ""))), RULES, 1)
     assert [reduced.root.buffer_of[name].shape for name in "xt"] == [(2,), (4,)]
     assert verify_exact_trace(reduced, DIALECT, models=1).ok
     bordered = text.replace(", @t", "").replace("96 t[", "98 t[{0}] = 0\n96 t[")
-    assert all(extent.size != 96 for extent in extents(program(bordered)))
+    reduced = reduce_trace(Trace(program(bordered)), RULES, 1)
+    assert [reduced.root.buffer_of[name].shape for name in "xt"] == [(2,), (4,)]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+    assert all(extent.size != 96 for extent in extents(program(text.replace(", @t", ""))))
 
 
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -658,9 +661,9 @@ def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.M
     longer = trace.play(RULES, Move.of("annotate_scope", trace.program.body[0].id, suffix="p"))
     other = Trace(LARGE_MATMUL).play_all(RULES, [tiles[0], Move.of("split_scope", "s1", factor=8)])
     found = [reduce_trace(game, RULES, 1) for game in (longer, other)]
-    tries, replayed = list[object](), reduced_games._Game.replayed
+    tries, attempted = list[object](), reduced_games._Game.attempted
     monkeypatch.setattr(
-        reduced_games._Game, "replayed", lambda *given: (tries.append(given), replayed(*given))[1]
+        reduced_games._Game, "attempted", lambda *given: (tries.append(given), attempted(*given))[1]
     )
     again = reduce_trace(longer, RULES, 1, known)
     assert len(tries) == 1

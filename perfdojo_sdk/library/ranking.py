@@ -17,6 +17,8 @@ from perfdojo_sdk.measure.timing import ratio_by_rounds
 FINALISTS = 4
 #: Games get a long timing if they came within this factor of the fastest.
 CLOSE = 1.25
+#: A plainer game that is slower by less than this factor stays in front unless chance cannot explain it.
+ALIKE = 1.05
 #: If the long timing is this many times the first time, the machine was busy, and it is repeated.
 BUSY = 1.05
 #: Most long timings of one game, and seconds after which there is no further one: a busy moment may last for
@@ -43,11 +45,12 @@ def ranked(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> l
 def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
     """The attempts, fastest first; those close to the fastest get a long timing, in turns if the runner can.
 
-    If they take turns, an earlier attempt stays in front of later ones that are not significantly faster. The
-    winner is timed alone once more before it ships.
+    If they take turns, a plainer game stays in front of others that are not significantly faster. The winner
+    is timed alone once more before it ships.
     """
     work.stage("confirming")
     close, rest = near_fastest(attempts)
+    close.sort(key=plainness)
     artifacts = [attempt.artifact for attempt in close if attempt.artifact is not None]
     times = work.time_in_turns(artifacts) if len(close) > 1 else None
     if times is None:
@@ -94,8 +97,15 @@ def by_turns(took_turns: Sequence[Attempt], rest: Sequence[Attempt]) -> list[Att
     return [*([unbeaten] if unbeaten else []), *sorted(others, key=median)]
 
 
+def plainness(attempt: Attempt) -> tuple[bool, int, int]:
+    """The order of games whose times are alike: those that change less of the arithmetic, and shorter ones,
+    which take less to prove, come first; the initial program last."""
+    return not attempt.trace.steps, attempt.trace.kind, len(attempt.trace.steps)
+
+
 def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
-    """The first of attempts that took turns that is not significantly slower than the fastest.
+    """The first of attempts that took turns that is slower than the fastest neither significantly nor by
+    much, as seems where there was time for few rounds.
 
     Many programs are as fast as memory allows, and chance would choose among them; its choice may be slow on
     a machine with faster memory. None when nothing ran.
@@ -103,7 +113,12 @@ def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
     fastest = min(attempts, key=median, default=None)
     if fastest is None or fastest.measured is None:
         return None
-    return next(a for a in attempts if a.measured and not _slower_beyond_doubt(a.measured, fastest.measured))
+    limit, best = ALIKE * median(fastest), fastest.measured
+    return next(
+        a
+        for a in attempts
+        if a is fastest or (a.measured and median(a) <= limit and not _slower_beyond_doubt(a.measured, best))
+    )
 
 
 def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:

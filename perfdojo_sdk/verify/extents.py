@@ -48,6 +48,7 @@ def extents(root: Program) -> list[Extent]:
     pinned: list[SizeKey] = []
     in_parts = _read_in_parts(root)
     kept = {root.buffer_of[array].name for array in root.in_out}
+    filled = _filled(root)
     margins = set[SizeKey]()
     for place, subscript, path, writes in _subscripts(root):
         if place in in_parts:
@@ -57,8 +58,8 @@ def extents(root: Program) -> list[Extent]:
         leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
         if _walks(subscript, sizes[place]):
             pinned += groups.join(place, scopes[0])
-        elif scopes and writes and place[0] in kept and _is_shifted(subscript):
-            # Cells that nothing is written to keep their values.
+        elif scopes and writes and (place[0] in kept or place in filled) and _is_shifted(subscript):
+            # Other cells keep their values, or what is written to all of them.
             pinned += groups.join(place, scopes[0])
             margins.add(place)
         elif writes and leading is not None:
@@ -68,11 +69,21 @@ def extents(root: Program) -> list[Extent]:
         else:
             # Any other form does not tell the dimension's size; and if it is written, fewer
             # iterations would leave cells unwritten.
-            pinned += [place, *(scopes if writes else [])]
+            pinned += [*([place] if writes or place not in filled else []), *(scopes if writes else [])]
     pinned += _counted(root)
     fixed = {groups.leader(place)[0] for place in pinned}
     found = [_extent(ws, sizes, margins) for leader, ws in groups.members().items() if leader not in fixed]
     return sorted((each for each in found if each is not None), key=lambda extent: -extent.size)
+
+
+def _filled(root: Program) -> set[SizeKey]:
+    """Dimensions that some statement writes from end to end."""
+    sizes = sizes_of(root)
+    return {
+        place
+        for place, form, path, writes in _subscripts(root)
+        if writes and _walks(form, sizes[place]) and sizes[path[: form.highest + 1]] == sizes[place]
+    }
 
 
 def _is_shifted(subscript: AffineExpr) -> bool:

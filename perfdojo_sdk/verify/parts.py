@@ -69,19 +69,22 @@ class _Runs:
         return len(leaders) > 1
 
     def _follow(self, step: Step) -> None:
-        """Number the nodes after a step; those that it touches form one set."""
+        """Number the nodes after a step; those that it touches, or whose order it changes, form one set."""
         numbers = self.numbers[-1]
         old = {node.id: (node, number) for node, number in zip(step.before.body, numbers, strict=True)}
         changed = _changed(step.before, step.after)
-        after, kept = list[int](), set[int]()
+        after, kept = list[int](), list[int]()
         for node in step.after.body:
             known, number = old.get(node.id, (None, -1))
             if known == node and changed.isdisjoint(node.arrays):
-                kept.add(number)
+                kept.append(number)
             else:
                 number = self._new()
             after.append(number)
-        touched = [number for number in (*numbers, *after) if number not in kept]
+        stayed = frozenset(kept)
+        in_order = [number for number in numbers if number in stayed]
+        moved = [now for was, now in zip(in_order, kept, strict=True) if was != now]
+        touched = [*moved, *[number for number in (*numbers, *after) if number not in stayed]]
         self._join(touched)
         self.touched.append((touched or numbers)[0])
         self.numbers.append(after)

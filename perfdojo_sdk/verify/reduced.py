@@ -11,7 +11,7 @@ convolution, is tried first with what made that one small.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from math import prod
@@ -22,7 +22,7 @@ from perfdojo_sdk.core.made import Copied, Halves
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import violations
-from perfdojo_sdk.verify.extents import extents, resized, sizes_of, with_few_rows
+from perfdojo_sdk.verify.extents import Extent, extents, resized, sizes_of, with_few_rows
 
 #: Every size up to this one is tried; above it, only divisors of the original size.
 _FEW = 24
@@ -104,18 +104,55 @@ def _one_by_one(reduced: Trace, game: _Game, most_instances: int) -> Trace:
     return reduced
 
 
-def _smaller_root(reduced: Trace, game: _Game, most_instances: int, in_proportion: bool = False) -> Trace:
-    for extent in extents(reduced.root):
-        if _instances(reduced) <= most_instances:
-            break
-        cuts = game.cuts(reduced)
-        smaller = (
-            game.replayed(reduced, resized(reduced.root, extent, size), reduced.moves, longer, in_proportion)
-            for longer in ((True, False) if cuts else (True,))
-            for size in _shorter(extent.size, cuts)
-        )
-        reduced = next((t for t in smaller if t is not None), reduced)
+def _smaller_root(trace: Trace, game: _Game, most_instances: int, in_proportion: bool = False) -> Trace:
+    """The game on a smaller root: every extent as small as it can be. Those that wait for others, as an array
+    for the windows that slide over it, are tried again once others have shrunk."""
+    reduced, last = trace, None
+    waiting = {frozenset(extent.places) for extent in extents(trace.root)}
+    while reduced is not last:
+        last, tried = reduced, waiting
+        waiting = set()
+        for extent in extents(reduced.root):
+            if _instances(reduced) <= most_instances:
+                return reduced
+            places = frozenset(extent.places)
+            if places in tried:
+                tries = _Tries(reduced, extent, game, in_proportion)
+                reduced = next(tries, reduced)
+                waiting |= {places} if tries.waits else set()
     return reduced
+
+
+class _Tries(Iterator[Trace]):
+    """The games in which one extent is shorter, shortest first.
+
+    Sizes for which a tile cannot fit, going by the sizes that were refused for it, are not tried.
+    """
+
+    def __init__(self, trace: Trace, extent: Extent, game: _Game, in_proportion: bool) -> None:
+        self._trace, self._extent, self._game, self._in_proportion = trace, extent, game, in_proportion
+        self.waits = False
+        """True if a size was too short for what other extents have kept in the program."""
+        cuts = game.cuts(trace)
+        sizes = list(_shorter(extent.size, cuts))
+        self._found = (t for longer in ((True, False) if cuts else (True,)) for t in self._of(sizes, longer))
+
+    def __next__(self) -> Trace:
+        return next(self._found)
+
+    def _of(self, sizes: Iterable[int], longer: bool) -> Iterator[Trace]:
+        tiles: list[_Tile] = []
+        for size in sizes:
+            less = self._extent.size - size
+            if all(tile.fits(tile.iterations - less) for tile in tiles):
+                root = resized(self._trace.root, self._extent, size)
+                moves = self._trace.moves
+                found = self._game.attempted(self._trace, root, moves, longer, self._in_proportion)
+                if isinstance(found, Trace):
+                    yield found
+                elif found.tile is not None and found.tile.iterations - found.now == less:
+                    tiles.append(found.tile)
+                self.waits |= found is NO_PROGRAM
 
 
 def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
@@ -129,6 +166,31 @@ def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
             smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
             reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """A move that tiles a range."""
+
+    iterations: int
+    factor: int
+
+    def fits(self, iterations: int) -> bool:
+        """True if the factor tiles a range of so many iterations instead, and both loops still iterate."""
+        return iterations % self.factor == 0 and iterations > self.factor
+
+
+@dataclass(frozen=True)
+class _Other:
+    """No smaller game of the same moves. ``tile``: the one that does not fit the iterations that its range
+    has ``now``, if that is the reason."""
+
+    tile: _Tile | None = None
+    now: int = 0
+
+
+#: The smaller root is not a valid program.
+NO_PROGRAM = _Other()
 
 
 @dataclass(frozen=True)
@@ -253,45 +315,55 @@ class _Game:
         parts = [_size(step.after, part) for part in (step.made.outer, step.made.inner)]
         return size if prod(parts) == size else 0
 
-    def replayed(
+    def replayed(self, known: Trace, root: Program, moves: Sequence[Move]) -> Trace | None:
+        """The game of ``moves`` on ``root``; None where it is another game."""
+        found = self.attempted(known, root, moves)
+        return found if isinstance(found, Trace) else None
+
+    def attempted(
         self,
         known: Trace,
         root: Program,
         moves: Sequence[Move],
         longer: bool = True,
         in_proportion: bool = False,
-    ) -> Trace | None:
-        """The game of ``moves`` on ``root``; None where it is another game.
+    ) -> Trace | _Other:
+        """The game of ``moves`` on ``root``, or the reason why it is another game.
 
         Steps that ``known``, a trace of as many moves, has at its start are taken from it. If a move that
         both have cuts a range that is shorter now, its cut changes, too: the ``longer`` part of the range
         shrinks, or else the other one. With ``in_proportion``, tiles of such a range shrink as well.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
-            return None
+            return NO_PROGRAM
         same = zip(known.moves, moves, strict=True) if known.root == root else ()
         steps = list(known.steps[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], same))])
         given = known.moves
         for k in range(len(steps), len(moves)):
             before, move, expected = steps[-1].after if steps else root, moves[k], self.expected[k]
+            now = _size(before, move.place)
             cut = self._cut(k, known.steps[k]) if move == given[k] else None
             if cut is not None:
-                at = cut.shortened(_size(before, move.place), longer)
+                at = cut.shortened(now, longer)
                 if at is None:
-                    return None
+                    return _Other()
                 move = _changed(move, cut.parameter, at)
-            if in_proportion and (tiled := self.tiled(known.steps[k])):
+            tiled = self.tiled(known.steps[k])
+            if in_proportion and tiled:
                 [name] = self.counts(k)
-                factor = _tile(tiled, known.steps[k], name, _size(before, move.place))
+                factor = _tile(tiled, known.steps[k], name, now)
                 if factor is None:
-                    return None
+                    return _Other()
                 move = _changed(move, name, factor)
             try:
                 step = self.rules.attempt(before, move)
             except MoveError:
-                return None
+                return _Other()
             if isinstance(step, Rejection) or (*self._form(step.after), step.legal) != expected:
-                return None
+                factors = [int(move[name]) for name in self.counts(k)] if tiled else []
+                tile = _Tile(tiled, *factors) if len(factors) == 1 else None
+                fails = tile is not None and not in_proportion and not tile.fits(now)
+                return _Other(tile, now) if fails else _Other()
             steps.append(step)
         return Trace(root, tuple(steps))
 
