@@ -24,7 +24,7 @@ from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.manifest import read_manifest
-from perfdojo_sdk.library.verification import Subject
+from perfdojo_sdk.library.verification import Subject, VerificationCache
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.store.records import LegResult, Verification
@@ -96,16 +96,19 @@ def test_a_candidate_whose_rows_are_dear_is_compared_at_a_smaller_shape(
     assert not refused.passed and "y[0,0,0]" in refused.failure
 
 
-def compared_with_the_kernel(runner: Shapes, spoilt: str = "") -> LegResult:
+def compared_with_the_kernel(
+    runner: Shapes, spoilt: str = "", text: str = "", cache: VerificationCache | None = None
+) -> LegResult:
     """The numeric leg of a kernel; ``spoilt``: the shape at which its compiled end is wrong."""
     plugins = load_plugins(extra=[perfdojo_toy])
     rules, generator = plugins.rules(plugins.require("toy")), plugins.code_generator(plugins.require("toy"))
-    game = Trace(parse(CENTRED, rules.dialect))
+    game = Trace(parse(text or CENTRED, rules.dialect))
     runner.spoilt = spoilt == "full"
     artifact = runner.compile(generator.generate(game.program, "pd_centred"))
     runner.spoilt = spoilt == "small"
     assert isinstance(artifact, Artifact)
-    return verification.numeric(Subject(game, rules, artifact, runner, {}, 1, 0, generator))
+    cache = cache or VerificationCache()
+    return verification.numeric(Subject(game, rules, artifact, runner, {}, 1, 0, generator, cache))
 
 
 def test_a_large_kernel_is_mostly_called_at_a_smaller_shape(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,6 +132,18 @@ def test_a_large_kernel_is_mostly_called_at_a_smaller_shape(monkeypatch: pytest.
         assert not refused.passed and "y[0,0,0]" in refused.detail
     monkeypatch.setattr(verification, "SHORT_GAME", -1)
     assert not compared_with_the_kernel(runner()).figures["reduced_shape"], "too long a game to play again"
+
+
+def test_a_report_at_a_smaller_shape_is_kept_for_equal_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(verification, "LARGE", 5000)
+    monkeypatch.setattr(verification, "SMALLER", 50)
+    plugins = load_plugins(extra=[perfdojo_toy])
+    cache, shapes = VerificationCache(), list[int]()
+    for text in (CENTRED, CENTRED.replace("40", "48")):
+        runner = Shapes(plugins.runner(plugins.require("toy")), [])
+        assert compared_with_the_kernel(runner, text=text, cache=cache).passed
+        shapes.append(sum(prod(shape) < 500 for shape in runner.seen))
+    assert shapes[0] > 0 and shapes[1] == 0 and len(cache.smaller) == 1
 
 
 def test_a_kernel_of_large_arrays_is_large_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -198,6 +198,16 @@ def test_results_get_each_scale() -> None:
     )
 
 
+def test_a_program_that_only_moves_data_asks_in_few_drawings() -> None:
+    """Seen in a network of many concatenations: a copy took longer to verify than a convolution."""
+    arrays = "kernel f(x) -> y\nx f32 [10,8] heap\ny f32 [10,9] heap\n\n"
+    text = f"{arrays}10\n| y[{{0}},0] = 0\n| 8 y[{{0}},{{1}}+1] = x[{{0}},{{1}}]"
+    assert classes(program(text), True) == ("random", "special", "denormal")
+    assert not drawings(program(text), 90)
+    for changed in (text.replace("= x[", "+= x["), text.replace("= x[{0},{1}]", "= x[{0},{1}] * 2")):
+        assert classes(program(changed), True) == FLOAT_CLASSES and drawings(program(changed), 90)
+
+
 def test_a_large_program_asks_in_fewer_drawings() -> None:
     many, few = program(rmsnorm(1000, 10)), program(rmsnorm(8, 10))
     assert classes(many, True) == classes(few, True) == FLOAT_CLASSES

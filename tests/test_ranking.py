@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from paper_target import QUICK, Paper, build, entry, judged, parallel_pass
+from snippets import RULES
 
 from perfdojo_sdk.core.laws import FILTER
 from perfdojo_sdk.core.program import Program
@@ -26,7 +27,7 @@ from perfdojo_sdk.library import ranking, verification
 from perfdojo_sdk.library.attempts import Attempt
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import SLOW_S
-from perfdojo_sdk.library.ranking import FINALISTS, PATIENCE, first_unbeaten, timed_again
+from perfdojo_sdk.library.ranking import FINALISTS, PATIENCE, first_unbeaten, plainness, timed_again
 from perfdojo_sdk.library.tuning import BUDGET_S
 from perfdojo_sdk.library.work import Roofline
 
@@ -47,6 +48,15 @@ def test_the_earlier_of_two_that_are_level_wins() -> None:
     earlier, luckier = taking(*[1.0, 1.2] * 10), taking(*[1.05, 1.1] * 10)
     assert first_unbeaten([earlier, luckier]) is earlier
     assert first_unbeaten([luckier, earlier]) is luckier
+
+
+def test_a_plainer_game_stays_in_front_unless_it_is_slower_by_much() -> None:
+    tiled = GAME.play(RULES, Move.of("split_scope", "s0", factor=2))
+    longer = replace(taking(1.0, 1.0, 1.0), trace=tiled)
+    plain, slower, initial = taking(0.96, 1.04, 1.06), taking(0.96, 1.06, 1.08), taking(1.0)
+    assert sorted([initial, longer], key=plainness) == [longer, initial]
+    assert first_unbeaten([plain, longer]) is plain
+    assert first_unbeaten([slower, longer]) is longer
 
 
 def test_rounds_are_compared_where_levels_change() -> None:

@@ -653,6 +653,48 @@ def test_a_part_shrinks_within_the_margin_of_what_it_writes_into() -> None:
     assert all(extent.size != 96 for extent in extents(program(text.replace(", @t", ""))))
 
 
+BORDERED = program(
+    "kernel conv(x, w) -> y\nx f32 [200] heap\nw f32 [3] heap\nt f32 [202] heap\ny f32 [100] heap\n\n"
+    "202 t[{0}] = 0\n200 t[{0}+1] = x[{0}]\n"
+    "100\n| y[{0}] = 0\n| 3 y[{0}] += t[{0}*2+{1}] * w[{1}]"
+)
+
+
+def test_an_image_shrinks_after_the_windows_that_slide_over_its_border() -> None:
+    """Seen in the first layer of an image network: copying its image took a minute in the exact leg."""
+    trace = Trace(BORDERED).play(RULES, Move.of("split_scope", "s2", factor=20))
+    reduced = reduce_trace(trace, RULES, 1)
+    sizes = [reduced.root.buffer_of[name].shape for name in "xtwy"]
+    assert sizes == [(6,), (8,), (2,), (4,)] and dict(reduced.moves[0].parameters) == {"factor": 2}
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
+def test_sizes_that_a_tile_cannot_fit_are_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = Trace(large(programs.RELU, _48=4800)).play(RULES, Move.of("split_scope", "s0", factor=20))
+    tries, attempted = list[object](), reduced_games._Game.attempted
+    monkeypatch.setattr(
+        reduced_games._Game, "attempted", lambda *given: (tries.append(given), attempted(*given))[1]
+    )
+    game = reduced_games._Game(trace, RULES)
+    smaller = reduced_games._smaller_root(trace, game, 1)
+    assert smaller.root.buffer_of["x"].shape == (40,) and len(tries) == 2
+
+
+def test_tiles_that_are_alike_shrink_together() -> None:
+    """Each alone keeps the loops from being joined."""
+    root = program(
+        "kernel two(x) -> y, z\nx f32 [4800] heap\ny f32 [4800] heap\nz f32 [4800] heap\n\n"
+        "4800 y[{0}] = x[{0}] + 1\n4800 z[{0}] = x[{0}] * 2"
+    )
+    splits = [Move.of("split_scope", place, factor=20) for place in ("s0", "s1")]
+    trace = Trace(root).play_all(
+        RULES, [*splits, Move.of("join_scopes", "s0.o"), Move.of("join_scopes", "s0.i")]
+    )
+    reduced = reduce_trace(trace, RULES, 1)
+    assert [dict(move.parameters) for move in reduced.moves[:2]] == [{"factor": 2}] * 2
+    assert reduced.root.buffer_of["x"].shape == (4,)
+
+
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]

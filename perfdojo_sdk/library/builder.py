@@ -10,10 +10,10 @@ Passes and searches take the same steps: :mod:`.tuning` lets them propose, :mod:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from perfdojo_sdk.core.frozen import seldom_collected
 from perfdojo_sdk.core.transformation import Kind, Trace
@@ -26,10 +26,14 @@ from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.ranking import FINALISTS, ranked
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.verification import VerificationCache
 from perfdojo_sdk.library.work import KernelWork, Roofline
 from perfdojo_sdk.plugins import Plugins, faults
 from perfdojo_sdk.search.strategies import HEURISTIC, PASSES
 from perfdojo_sdk.store.candidates import CandidateLog
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.verify.numeric import NumericReport
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -94,6 +98,7 @@ class KernelBuilder:
 
     def __init__(self, context: BuildContext) -> None:
         self._context, self._roofline = context, Roofline(context)
+        self._verified_smaller: dict[Hashable, NumericReport] = {}
 
     @property
     def context(self) -> BuildContext:
@@ -128,7 +133,10 @@ class KernelBuilder:
         return accept(work, _attempt_of(few, trace), _attempt_of(few, initial))
 
     def _work(self, kernel: Kernel, watch: Watch) -> KernelWork:
-        return KernelWork(self.context, kernel, self._roofline, lambda stage: watch.stage(kernel, stage))
+        cache = VerificationCache(smaller=self._verified_smaller)
+        return KernelWork(
+            self.context, kernel, self._roofline, lambda stage: watch.stage(kernel, stage), cache=cache
+        )
 
 
 def _evaluator_of_few(work: KernelWork, most: Kind = Kind.EXACT) -> Evaluator:

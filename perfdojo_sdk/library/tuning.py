@@ -41,7 +41,7 @@ REPEATS, BUDGET_S = 20, 0.05
 LOOK = 0.3
 #: Most statement instances of an initial program that is timed though a pass plays: naive loops take seconds
 #: for more of them, and their exact time does not matter.
-LONG = 3 * 10**9
+LONG = 10**9
 #: Seconds after which a compiler is stopped.
 COMPILE_TIMEOUT_S = 20.0
 MAX_STATE_BYTES = 256 << 20

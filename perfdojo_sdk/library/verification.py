@@ -5,7 +5,7 @@ This is the one place where the library builder meets :mod:`perfdojo_sdk.verify`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +15,7 @@ from perfdojo_sdk.core.interface import EXECUTIONS
 from perfdojo_sdk.core.transformation import Kind, Rules, Trace
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.abilities import GeneratesAsFor, LimitsInstances, ability
-from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, Runner
+from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner
 from perfdojo_sdk.library.background import in_background
 from perfdojo_sdk.store.records import Figure, LegResult, Verification
 
@@ -32,14 +32,19 @@ QUICK_INSTANCES = 500
 QUICK_COMPARED = 10**7
 
 
-#: Statement instances, or elements of the arguments, of a large kernel, whose calls take long; instances at
-#: most of the shape that it is mostly verified at; most moves of a game that is worth playing again for that,
-#: where the kernel is as large as that, and so many times as many where it is larger.
-LARGE, LARGE_ARGUMENTS, SMALLER, SHORT_GAME = 5 * 10**8, 5 * 10**7, 10**7, 400
+#: Statement instances, or elements of the arguments, of a large kernel, whose calls take long.
+LARGE, LARGE_ARGUMENTS = 10**8, 5 * 10**7
+#: Instances of the shape that it is mostly verified at: as wanted, and at most.
+SMALLER, MOST_SMALLER = 10**7, 5 * 10**7
+#: Most moves of a game that is worth playing again for that, where the kernel is only just large; of one that
+#: is larger, so many times as many.
+SHORT_GAME = 400
 #: Executions that depend on the shape.
 AT_FULL_SIZE = ("guard_pages", "read_only", "threads")
 #: The reason for a smaller shape, by whether the runner's limit is it.
 _WHY = {True: "the runner can run", False: "more calls can be made at"}
+#: The symbol of a kernel at a smaller shape, by which equal ones of several kernels are equal code.
+SMALLER_SYMBOL = "pd_at_a_smaller_shape"
 
 
 @dataclass
@@ -50,6 +55,9 @@ class VerificationCache:
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
     """The reduction of the last candidate to a smaller size."""
+    smaller: dict[Hashable, NumericReport] = field(default_factory=dict)
+    """The numeric leg's reports on games at smaller shapes, which kernels of other shapes may have, too; a
+    builder's kernels share them."""
 
 
 @dataclass(frozen=True)
@@ -172,26 +180,38 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
     """The game and its compiled end, or the same game on a smaller kernel: of at most as many statement
     instances as the runner can run, or ``most`` of them.
 
-    What a unit of the machine takes keeps its sizes, so that the code which ships is what is verified.
     :class:`VerificationError` when the smaller one does not compile.
     """
-    from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+    from perfdojo_sdk.verify.reduced import statement_instances
 
-    trace, artifact, generator = subject.trace, subject.artifact, subject.generator
+    trace, generator = subject.trace, subject.generator
     limited = ability(subject.runner, LimitsInstances)
     can_run = limited.most_instances if limited else None
     most = min((n for n in (most, can_run) if n is not None), default=None)
     if most is None or generator is None or statement_instances(trace.program) <= most:
-        return trace, artifact
+        return trace, subject.artifact
+    small, source = _at_smaller_shape(subject, generator, most)
+    return small, _compiled(subject, source)
+
+
+def _at_smaller_shape(subject: Subject, generator: CodeGenerator, most: int) -> tuple[Trace, KernelSource]:
+    """The game on a smaller kernel, and the code of its end. What a unit of the machine takes keeps its
+    sizes, so that the code which ships is what is verified."""
+    from perfdojo_sdk.verify.reduced import reduce_trace
+
     choosing = ability(generator, GeneratesAsFor)
-    as_shipped = choosing.as_for(trace.program) if choosing else generator
-    small = reduce_trace(trace, subject.rules, most, keeps_units=True)
-    compiled = subject.runner.compile(as_shipped.generate(small.program, artifact.symbol))
+    as_shipped = choosing.as_for(subject.trace.program) if choosing else generator
+    small = reduce_trace(subject.trace, subject.rules, most, keeps_units=True)
+    return small, as_shipped.generate(small.program, SMALLER_SYMBOL)
+
+
+def _compiled(subject: Subject, source: KernelSource) -> Artifact:
+    compiled = subject.runner.compile(source)
     if isinstance(compiled, Failure):
-        what = f"{trace.root.name} does not compile at a smaller shape: {compiled.reason}"
+        what = f"{subject.trace.root.name} does not compile at a smaller shape: {compiled.reason}"
         hint = "`perfdojo-sdk show SOURCE --as code` prints what was compiled at the full shape"
         raise VerificationError("PD-C006", what, why=compiled.detail, hint=hint)
-    return small, compiled
+    return compiled
 
 
 def dependence(
@@ -220,24 +240,28 @@ def numeric(subject: Subject) -> LegResult:
     """The numeric leg, on one thread and on several, whatever the subject's number is.
 
     A large kernel is called few times, with the first inputs and where its arrays end; the other inputs and
-    ways to call it are for the same game at a smaller shape.
+    ways to call it are for the same game at a smaller shape, beside that.
     """
+    from perfdojo_sdk.verify.runs import executor
+
     begin = perf_counter()
     played, artifact = affordable(subject)
     threads = tuple(sorted({1, 2, subject.threads}))
-    smaller = _smaller(replace(subject, trace=played, artifact=artifact))
-    if smaller is None:
+    affords = replace(subject, trace=played, artifact=artifact)
+    shape = played
+    if not _large(affords):
         reports = [_compared(subject, played, artifact, threads)]
     else:
-        reports = [_compared(subject, played, artifact, threads, quick=True, executions=AT_FULL_SIZE)]
-        reports += [_compared(subject, *smaller, threads)] if reports[0].ok else []
+        with executor(subject.runner, 1) as pool:
+            few = pool.submit(_compared, subject, played, artifact, threads, True, AT_FULL_SIZE)
+            shape, rest = _compared_smaller(affords, threads)
+        reports = [few.result(), *([rest] if few.result().ok else [])]
     last, ok = reports[-1], reports[-1].ok
     detail = f"within the error bound on inputs: {', '.join(last.checked)}" if ok else last.problem
-    shape = played if smaller is None or len(reports) == 1 else smaller[0]
     if shape is not subject.trace:
         shapes = ", ".join(f"{n} {list(shape.root.buffer_of[n].shape)}" for n in shape.root.inputs)
-        some = "" if smaller is None else "; the first inputs at full size"
-        detail += f"; the same moves at a smaller shape, {shapes}, which {_WHY[smaller is None]}{some}"
+        some = "; the first inputs at full size" if shape is not played else ""
+        detail += f"; the same moves at a smaller shape, {shapes}, which {_WHY[shape is played]}{some}"
     executions = dict.fromkeys(name for report in reports for name in report.executions)
     figures: dict[str, Figure] = {
         "worst_error_over_bound": round(max(report.worst for report in reports), 4),
@@ -252,19 +276,31 @@ def numeric(subject: Subject) -> LegResult:
     return LegResult(passed=ok, detail=detail, figures=figures)
 
 
-def _smaller(subject: Subject) -> tuple[Trace, Artifact] | None:
-    """A large kernel's game at a smaller shape, and its compiled end; None for a kernel that is called as
-    often as any other, and where there is no such shape."""
+def _large(subject: Subject) -> bool:
+    """True for a large kernel, unless its game is so long that playing it again takes as much time."""
     from perfdojo_sdk.verify.reduced import statement_instances
 
     trace = subject.trace
     instances, buffers = statement_instances(trace.program), trace.root.buffer_of
     arguments = sum(buffers[array].cells for array in trace.root.interface)
     size = max(instances / LARGE, arguments / LARGE_ARGUMENTS)
-    if size <= 1 or len(trace.steps) > SHORT_GAME * size or not subject.generator:
-        return None
-    small, artifact = affordable(subject, SMALLER)
-    return (small, artifact) if statement_instances(small.program) <= LARGE // 10 else None
+    return size > 1 and len(trace.steps) <= SHORT_GAME * size and subject.generator is not None
+
+
+def _compared_smaller(subject: Subject, threads: tuple[int, ...]) -> tuple[Trace, NumericReport]:
+    """A large kernel's game at a smaller shape, or at its own where there is none that is much smaller, and
+    the report on that."""
+    from perfdojo_sdk.verify.reduced import statement_instances
+
+    assert subject.generator
+    small, source = _at_smaller_shape(subject, subject.generator, SMALLER)
+    if statement_instances(small.program) > MOST_SMALLER:
+        return subject.trace, _compared(subject, subject.trace, subject.artifact, threads)
+    code = (source.code, *sorted(source.support.items()))
+    key = (small.root.text, small.program.text, code, small.laws, small.kind, subject.seed, threads)
+    if key not in subject.cache.smaller:
+        subject.cache.smaller[key] = _compared(subject, small, _compiled(subject, source), threads)
+    return small, subject.cache.smaller[key]
 
 
 def _compared(

@@ -19,7 +19,7 @@ from perfdojo_sdk.core.dtypes import (
     FLOAT_DTYPES,
     bits,
 )
-from perfdojo_sdk.core.expression import Cast, Literal, walk
+from perfdojo_sdk.core.expression import Cast, Literal, Read, walk
 from perfdojo_sdk.core.formats import middles
 from perfdojo_sdk.core.geometry import index_ranges
 from perfdojo_sdk.core.program import Program, Statement
@@ -64,6 +64,9 @@ _CHARACTERISTIC = frozenset(
     {"magnitudes", "scaled", "huge", "special", "cancelling", "denormal", LEVELS, PASSING}
 )
 
+#: The classes for programs that only move data.
+_MOVING = ("random", "special", "denormal")
+
 #: Most statement instances for all drawings of one class, and most drawings.
 _INSTANCES, _DRAWINGS = 10**7, 44
 #: Limits on all sets of the class levels: statement instances, bytes; wanted numbers of groups and elements.
@@ -82,6 +85,13 @@ _FEW_GROUPS = 8 * len(CHARACTERS)
 _ALIKE_OF_LARGE = 2
 
 
+def _moves_data(program: Program) -> bool:
+    """True if each statement copies an element or writes a constant: no number depends on another one, so
+    that one drawing shows what a kernel does with each."""
+    statements = [node for _, node in program.walk() if isinstance(node, Statement)]
+    return all(not s.accumulate and isinstance(s.value, Read | Literal) for s in statements)
+
+
 def drawings(program: Program, instances: int) -> Mapping[str, int]:
     """Class -> how many drawings of it a program of so many statement instances gets.
 
@@ -90,6 +100,8 @@ def drawings(program: Program, instances: int) -> Mapping[str, int]:
     code of its own; then there are further drawings in which all groups have one character of ``ALIKE`` (if a
     drawing takes long, of its first ones).
     """
+    if _moves_data(program):
+        return {}
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]
     groups, large = _all_groups(program), _large(program, floats)
     fewest = min((groups[name].count for name in large), default=1)
@@ -183,6 +195,8 @@ def classes(program: Program, small: bool) -> tuple[str, ...]:
     characters, and those that show least about long sums."""
     if not program.inputs:
         return ("random",)
+    if _moves_data(program):
+        return _MOVING
     if small:
         return FLOAT_CLASSES
     floats = [name for name in program.inputs if program.buffer_of[name].dtype in FLOAT_DTYPES]

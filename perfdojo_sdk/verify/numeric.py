@@ -7,12 +7,14 @@ alone would hide a dropped iteration; a bound in the original order would refuse
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import prod
 from random import Random
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,25 +23,23 @@ from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
 from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
-from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, ability
-from perfdojo_sdk.hookspecs.types import (
-    Artifact,
-    Runner,
-    RunRequest,
-)
+from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
+from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.verify.drawing import INTEGERS
 from perfdojo_sdk.verify.exact_integers import integer_range
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.inputs import classes, draw, draw_sets, drawings, sets_of
-from perfdojo_sdk.verify.judgement import ClassResult, judge
+from perfdojo_sdk.verify.judgement import ClassResult, Outcome, judge
 from perfdojo_sdk.verify.references import References
-from perfdojo_sdk.verify.runs import AtOnce, start_runs
+from perfdojo_sdk.verify.runs import Run, executor, start_runs
 from perfdojo_sdk.verify.zeros import signed_outputs
 
-#: Bytes of inputs, and of a small program's expected results, that are in memory at a time.
-_MOST_BYTES = 1 << 30
+T = TypeVar("T")
+
+#: Bytes of inputs, and of a small program's expected results, of one group; two are in memory at a time.
+_MOST_BYTES = 1 << 29
 #: Bytes of expected results for one element of an output.
 _OUTCOME_BYTES = 48
 #: Classes that a large program runs as a whole if its rows depend on each other.
@@ -124,42 +124,101 @@ def verify_numeric(
     sets = sets_of(original, references.instances) if ability(runner, RunsSets) else {}
     planned, skipped = _planned(references, sets, threads, quick, bool(names))
     results: list[ClassResult] = []
-    # Orphans of a fork can be told from other children of this process only if nothing else starts one.
-    forking = ability(runner, Forks)
-    alone = forks or (forking is not None and forking.forks)
-    with AtOnce() if alone else ThreadPoolExecutor(3) as pool:
-        for group in _groups(planned, original, references.small):
-            places = _places(group)
-            stacks = _stacks(original, sum(plan.sets for plan in group))
-            inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
-            _draw(group, original, seed, inputs)
-            put_through = bool(names) and group[0] is planned[0]
-            passed = [{name: given[name] for name in original.given} for given in inputs]
-            requests = [
-                (plan.sets, RunRequest(inputs=given, threads=t, timeout_s=_TIMEOUT_S))
-                for plan, given in zip(group, passed, strict=True)
-                for t in (plan.threads[:1] if put_through and plan is planned[0] else plan.threads)
-            ]
-            if put_through:
-                requests[0] = (1, _with_executions(requests[0][1], transformed, dialect, seed, names, quick))
-            expected = references.expect(stacks, places, pool, group[0] is planned[0], quick)
-            runs = start_runs(runner, artifact, requests, pool, forks, references.instances)
-            done = (future.result()[place] for future, place in runs)
-            for plan, given, outcome in zip(group, inputs, expected(), strict=True):
-                read = {n: numbers(array, original.buffer_of[n].dtype) for n, array in given.items()}
-                signed = signed_outputs(original, read) & signed_outputs(transformed, read)
-                for t in plan.threads:
-                    if not (put_through and plan is planned[0] and t != plan.threads[0]):
-                        run = next(done)
-                    elif results[0].problem or "threads" in results[0].executions:
-                        continue  # every number of threads gave the same bits
-                    else:
-                        mine = {name: given[name] for name in original.given}
-                        run = runner.run(artifact, RunRequest(inputs=mine, threads=t, timeout_s=_TIMEOUT_S))
-                    results.append(judge(plan.name, t, run, outcome, nan_may_differ, other_terms, signed))
+    with executor(runner, 3, forks) as pool:
+        comparison = _Comparison(
+            references, artifact, runner, dialect, seed, names, planned[0], quick, forks, other_terms, pool
+        )
+        groups = _groups(planned, original, references.small)
+        for started in _one_ahead(map(comparison.started, groups)):
+            results += comparison.judged(started)
             if problem := _problem(results):
                 return NumericReport(False, (*results, *skipped), problem)
     return NumericReport(True, (*results, *skipped))
+
+
+def _one_ahead(items: Iterable[T]) -> Iterator[T]:
+    """Each item, once the next one is there, too."""
+    waiting = deque[T]()
+    for item in items:
+        yield from waiting
+        waiting.clear()
+        waiting.append(item)
+    yield from waiting
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A group of drawings whose references and runs go on."""
+
+    group: Sequence[_Plan]
+    inputs: Sequence[Mapping[str, Array]]
+    expected: Callable[[], list[Outcome]]
+    runs: Sequence[Run]
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    """Groups of drawings are started and judged, so that one can be judged while the next one runs."""
+
+    references: References
+    artifact: Artifact
+    runner: Runner
+    dialect: Dialect
+    seed: int
+    executions: tuple[str, ...]
+    first: _Plan
+    """The drawing that goes through the executions."""
+    quick: bool
+    forks: bool
+    other_terms: bool
+    pool: Executor
+
+    def started(self, group: Sequence[_Plan]) -> _Started:
+        original, seed, pool = self.references.original, self.seed, self.pool
+        places = _places(group)
+        stacks = _stacks(original, sum(plan.sets for plan in group))
+        inputs = [{name: stack[at, ...] for name, stack in stacks.items()} for at in places]
+        _draw(group, original, seed, inputs)
+        requests = [
+            (plan.sets, self._request(given, t))
+            for plan, given in zip(group, inputs, strict=True)
+            for t in (plan.threads[:1] if self._put_through(plan) else plan.threads)
+        ]
+        if self._put_through(group[0]):
+            program, names = self.references.transformed, self.executions
+            request = _with_executions(requests[0][1], program, self.dialect, seed, names, self.quick)
+            requests[0] = (1, request)
+        expected = self.references.expect(stacks, places, pool, group[0] is self.first, self.quick)
+        instances = self.references.instances
+        runs = start_runs(self.runner, self.artifact, requests, pool, self.forks, instances)
+        return _Started(group, inputs, expected, runs)
+
+    def judged(self, started: _Started) -> Iterator[ClassResult]:
+        original, transformed = self.references.original, self.references.transformed
+        done = (future.result()[place] for future, place in started.runs)
+        for plan, given, outcome in zip(started.group, started.inputs, started.expected(), strict=True):
+            read = {n: numbers(array, original.buffer_of[n].dtype) for n, array in given.items()}
+            signed = signed_outputs(original, read) & signed_outputs(transformed, read)
+            enough = False
+            for t in plan.threads:
+                if not (self._put_through(plan) and t != plan.threads[0]):
+                    run = next(done)
+                elif enough:
+                    continue
+                else:
+                    run = self.runner.run(self.artifact, self._request(given, t))
+                nan_may_differ = self.references.nan_may_differ
+                result = judge(plan.name, t, run, outcome, nan_may_differ, self.other_terms, signed)
+                # The execution of that name: every number of threads gave the same bits.
+                enough = enough or bool(result.problem) or "threads" in result.executions
+                yield result
+
+    def _put_through(self, plan: _Plan) -> bool:
+        return bool(self.executions) and plan is self.first
+
+    def _request(self, given: Mapping[str, Array], threads: int) -> RunRequest:
+        passed = {name: given[name] for name in self.references.original.given}
+        return RunRequest(inputs=passed, threads=threads, timeout_s=_TIMEOUT_S)
 
 
 def _with_executions(

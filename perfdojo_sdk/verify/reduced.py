@@ -156,15 +156,20 @@ class _Tries(Iterator[Trace]):
 
 
 def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
-    """Smaller counts in the moves, inner tiles before those that they were cut from."""
+    """Smaller counts in the moves, inner tiles before those that they were cut from: first the same one in
+    all moves that are alike, whose loops may be joined later, then in each by itself."""
     cuts = game.cuts(reduced)
-    for k in reversed(range(len(reduced.moves))):
-        for name in game.counts(k):
-            if k in cuts:
-                continue  # a cut changes with its range
-            tries = (_with(reduced.moves, k, name, v) for v in _smaller(reduced.moves[k][name]))
-            smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
-            reduced = next((t for t in smaller if t is not None), reduced)
+    counting = [(k, name) for k in range(len(reduced.moves)) for name in game.counts(k) if k not in cuts]
+    alike: dict[tuple[object, ...], list[int]] = {}
+    for k, name in counting:
+        alike.setdefault((*_numbers(reduced.moves[k]), name), []).append(k)
+    together = [(places, name) for (*_, name), places in alike.items() if len(places) > 1]
+    for places, name in (*reversed(together), *(([k], name) for k, name in reversed(counting))):
+        tries = (
+            _with(reduced.moves, places, str(name), v) for v in _smaller(reduced.moves[places[0]][str(name)])
+        )
+        smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
+        reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
 
 
@@ -235,9 +240,9 @@ def _shorter(size: int, cuts: Mapping[int, _Cut]) -> Iterator[int]:
     yield from sorted({*_smaller(size), *(size - part + less for part in parts for less in _smaller(part))})
 
 
-def _with(moves: Sequence[Move], k: int, name: str, value: int) -> list[Move]:
-    """The moves with another value for one parameter of one of them."""
-    return [*moves[:k], _changed(moves[k], name, value), *moves[k + 1 :]]
+def _with(moves: Sequence[Move], places: Sequence[int], name: str, value: int) -> list[Move]:
+    """The moves with another value for one parameter of some of them."""
+    return [_changed(move, name, value) if k in places else move for k, move in enumerate(moves)]
 
 
 def _changed(move: Move, name: str, value: int) -> Move:

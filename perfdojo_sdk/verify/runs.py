@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from math import prod
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from perfdojo_sdk.hookspecs.abilities import RunsSets, RunsTogether, ability
+from perfdojo_sdk.hookspecs.abilities import Forks, RunsSets, RunsTogether, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.sets import run_as_sets
@@ -31,6 +31,14 @@ class AtOnce(Executor):
         future: Future[T] = Future()
         future.set_result(fn(*args, **kwargs))
         return future
+
+
+def executor(runner: Runner, workers: int, forks: bool = False) -> Executor:
+    """Runs tasks beside the caller. Where kernels run in ``forks`` of this process it runs them at once: the
+    orphans of a fork can be told from other children only if nothing else starts one."""
+    forking = ability(runner, Forks)
+    alone = forks or (forking is not None and forking.forks)
+    return AtOnce() if alone else ThreadPoolExecutor(workers)
 
 
 def start_runs(
