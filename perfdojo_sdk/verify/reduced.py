@@ -160,14 +160,13 @@ def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
     all moves that are alike, whose loops may be joined later, then in each by itself."""
     cuts = game.cuts(reduced)
     counting = [(k, name) for k in range(len(reduced.moves)) for name in game.counts(k) if k not in cuts]
-    alike: dict[tuple[object, ...], list[int]] = {}
+    alike: dict[tuple[object, ...], list[tuple[int, str]]] = {}
     for k, name in counting:
-        alike.setdefault((*_numbers(reduced.moves[k]), name), []).append(k)
-    together = [(places, name) for (*_, name), places in alike.items() if len(places) > 1]
-    for places, name in (*reversed(together), *(([k], name) for k, name in reversed(counting))):
-        tries = (
-            _with(reduced.moves, places, str(name), v) for v in _smaller(reduced.moves[places[0]][str(name)])
-        )
+        alike.setdefault((*_numbers(reduced.moves[k]), name), []).append((k, name))
+    groups = [[each] for each in counting] + [group for group in alike.values() if len(group) > 1]
+    for group in reversed(groups):
+        places, name = [k for k, _ in group], group[0][1]
+        tries = (_with(reduced.moves, places, name, v) for v in _smaller(reduced.moves[places[0]][name]))
         smaller = (game.replayed(reduced, reduced.root, moves) for moves in tries)
         reduced = next((t for t in smaller if t is not None), reduced)
     return reduced
