@@ -5,11 +5,13 @@ Small programs run as a whole; of a large one with independent rows, some rows a
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from functools import lru_cache
 from itertools import product
 from math import prod
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -50,6 +52,8 @@ _VALUE_INSTANCES = 2 * 10**8
 #: they have as many instances as above.
 WHOLE_INSTANCES = 10**9
 REFERENCE_FLAGS = ("-O2", "-ffp-contract=off", *IN_ORDER)
+#: Instances that run in less time than references take to compile.
+_REPEATED = 3 * 10**7
 #: A flag that is left out if the compiler does not know it.
 _NATIVE = "-march=native"
 #: Flags for large programs, so that references compute several numbers at a time: their operations select
@@ -89,6 +93,9 @@ class References:
         self.small = self.instances <= _FULL_INSTANCES
         self.rows, self.no_rows = _independent_rows(original, transformed, laws)
         self.compiled: dict[tuple[str, int, int], Artifact] = {}
+        self.batches = set[tuple[int, int]]()
+        """Numbers of sets of inputs, and of rows, that references are for."""
+        self.locks = defaultdict[tuple[str, int, int], Lock](Lock)
 
     def expect(
         self,
@@ -116,8 +123,10 @@ class References:
         plain = not self.small and not multiplies(self.transformed)
         bound_kind = BOUNDED if plain and (whole or first) else OUTCOMES
         batch = len(next(iter(stacks.values()))) if stacks else len(places)
+        size = self.batch(batch, 0 if value_rows is None else len(value_rows))
+        stacks = {name: _repeated(stack, size) for name, stack in stacks.items()}
         jobs = [
-            pool.submit(self.run, kind, stacks, batch, rows)
+            pool.submit(self.run, kind, stacks, size, rows)
             for kind, rows in ((bound_kind, bound_rows), (WIDE, value_rows))
         ]
 
@@ -169,6 +178,15 @@ class References:
         chosen = np.sort([*corners, *others])
         return np.stack(np.unravel_index(chosen, sizes), axis=1).astype(np.int32)
 
+    def batch(self, wanted: int, rows: int) -> int:
+        """The number of sets of inputs that the references for so many take: more, if references for these
+        are there already, and the sets too many take less time than compiling others."""
+        most = 0 if self.forks else _REPEATED
+        rest = (b for b, r in self.batches if r == rows and 0 <= (b - wanted) * self.instances <= most)
+        found = min(rest, default=wanted)
+        self.batches.add((found, rows))
+        return found
+
     def run(
         self, kind: str, stacks: Mapping[str, Array], batch: int, rows: Array | None
     ) -> Mapping[str, Array]:
@@ -180,26 +198,36 @@ class References:
 
     def artifact(self, kind: str, batch: int, rows: int) -> Artifact:
         key = (kind, batch, rows)
-        if key not in self.compiled:
-            # On rows the bound has to hold for any order, since rows are defined for the original
-            # program only, and not for the transformed program's order.
-            program = self.original if kind == WIDE or rows else self.transformed
-            source = reference(
-                program,
-                kind,
-                self.accuracy,
-                self.dialect,
-                batch=batch,
-                rows=rows,
-                split=self.rows if rows else None,
-                any_order=rows > 0,
-                reciprocals=RECIPROCAL in self.laws,
-                nan_may_differ=self.nan_may_differ,
-                large=not self.small,
-            )
-            flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
-            self.compiled[key] = compiled(source, flags)
-        return self.compiled[key]
+        with self.locks[key]:
+            if key not in self.compiled:
+                self.compiled[key] = self._compiled(*key)
+            return self.compiled[key]
+
+    def _compiled(self, kind: str, batch: int, rows: int) -> Artifact:
+        # On rows the bound has to hold for any order, since rows are defined for the original
+        # program only, and not for the transformed program's order.
+        program = self.original if kind == WIDE or rows else self.transformed
+        source = reference(
+            program,
+            kind,
+            self.accuracy,
+            self.dialect,
+            batch=batch,
+            rows=rows,
+            split=self.rows if rows else None,
+            any_order=rows > 0,
+            reciprocals=RECIPROCAL in self.laws,
+            nan_may_differ=self.nan_may_differ,
+            large=not self.small,
+        )
+        flags = FORK_FLAGS if self.forks else REFERENCE_FLAGS if self.small else LARGE_FLAGS
+        return compiled(source, flags)
+
+
+def _repeated(stack: Array, sets: int) -> Array:
+    """A stack of so many sets, its last one repeated."""
+    more = sets - len(stack)
+    return np.concatenate([stack, np.repeat(stack[-1:], more, axis=0)]) if more else stack
 
 
 def value_of(name: str) -> str:
