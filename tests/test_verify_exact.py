@@ -680,19 +680,27 @@ def test_sizes_that_a_tile_cannot_fit_are_not_tried(monkeypatch: pytest.MonkeyPa
     assert smaller.root.buffer_of["x"].shape == (40,) and len(tries) == 2
 
 
-def test_tiles_that_are_alike_shrink_together() -> None:
-    """Each alone keeps the loops from being joined."""
+def test_tiles_that_are_alike_shrink_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone keeps the loops from being joined: 200 tries in vain for a concatenation."""
     root = program(
         "kernel two(x) -> y, z\nx f32 [4800] heap\ny f32 [4800] heap\nz f32 [4800] heap\n\n"
         "4800 y[{0}] = x[{0}] + 1\n4800 z[{0}] = x[{0}] * 2"
     )
     splits = [Move.of("split_scope", place, factor=20) for place in ("s0", "s1")]
-    trace = Trace(root).play_all(
-        RULES, [*splits, Move.of("join_scopes", "s0.o"), Move.of("join_scopes", "s0.i")]
+    joins = [Move.of("join_scopes", "s0.o"), Move.of("join_scopes", "s0.i")]
+    trace = Trace(root).play_all(RULES, [*splits, *joins])
+    tries, attempted = list[object](), reduced_games._Game.attempted
+    monkeypatch.setattr(
+        reduced_games._Game, "attempted", lambda *given: (tries.append(given), attempted(*given))[1]
     )
-    reduced = reduce_trace(trace, RULES, 1)
-    assert [dict(move.parameters) for move in reduced.moves[:2]] == [{"factor": 2}] * 2
-    assert reduced.root.buffer_of["x"].shape == (4,)
+    counts = []
+    for at_once in (True, False):
+        reduced = reduce_trace(trace, RULES, 1, alike_at_once=at_once)
+        assert [dict(move.parameters) for move in reduced.moves[:2]] == [{"factor": 2}] * 2
+        assert reduced.root.buffer_of["x"].shape == (4,)
+        counts.append(len(tries))
+        tries.clear()
+    assert counts[0] < counts[1] / 2
 
 
 def test_what_made_one_game_small_makes_the_next_one_small(monkeypatch: pytest.MonkeyPatch) -> None:

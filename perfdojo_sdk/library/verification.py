@@ -112,7 +112,8 @@ def quick(subject: Subject) -> Verification:
     from perfdojo_sdk.verify.references import quick_instances
 
     trace, rules, cache = subject.trace, subject.rules, subject.cache
-    small = reduce_trace(trace, rules, QUICK_INSTANCES, *([cache.reduction] if cache.reduction else []))
+    like = [cache.reduction] if cache.reduction else []
+    small = reduce_trace(trace, rules, QUICK_INSTANCES, *like, alike_at_once=True)
     cache.reduction = Reduction(trace, small)
     report = verify_exact(small.root, small.program, trace.laws, rules.dialect, subject.seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
@@ -171,7 +172,7 @@ class _Compared(NamedTuple):
         from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
 
         like = [Reduction(other.game, other.small) for other in reversed(others)]
-        small = reduce_trace(game, rules, EXACT_INSTANCES, *like)
+        small = reduce_trace(game, rules, EXACT_INSTANCES, *like, alike_at_once=True)
         report = verify_exact_trace(small, rules.dialect, seed)
         return cls(game, small, report, statement_instances(small.program))
 

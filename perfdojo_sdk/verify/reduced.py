@@ -60,7 +60,12 @@ class Reduction:
 
 @seldom_collected()
 def reduce_trace(
-    trace: Trace, rules: Rules, most_instances: int, *like: Reduction, keeps_units: bool = False
+    trace: Trace,
+    rules: Rules,
+    most_instances: int,
+    *like: Reduction,
+    keeps_units: bool = False,
+    alike_at_once: bool = False,
 ) -> Trace:
     """The same game on the smallest root needed to stay within ``most_instances``, if possible.
 
@@ -72,8 +77,10 @@ def reduce_trace(
     enough is returned unchanged, but for large inputs that it reads at run-time indices. ``like``:
     reductions of other games; if one makes this one small enough, or almost so where the root is another,
     nothing else is tried. ``keeps_units``: nests that a unit of the machine takes keep their sizes.
+    ``alike_at_once``: tiles that are alike may shrink together, which is for checks that do not look at code:
+    with blocks of few threads, say, it has fewer barriers.
     """
-    game = _Game(trace, rules, keeps_units)
+    game = _Game(trace, rules, keeps_units, alike_at_once)
     for each in like:
         if each.large.root == trace.root:
             alike = game.replayed(trace, each.small.root, each.moves(trace))
@@ -156,14 +163,15 @@ class _Tries(Iterator[Trace]):
 
 
 def _smaller_tiles(reduced: Trace, game: _Game) -> Trace:
-    """Smaller counts in the moves, inner tiles before those that they were cut from: first the same one in
-    all moves that are alike, whose loops may be joined later, then in each by itself."""
+    """Smaller counts in the moves, inner tiles before those that they were cut from; if the game allows that,
+    first the same one in all moves that are alike, whose loops may be joined later."""
     cuts = game.cuts(reduced)
     counting = [(k, name) for k in range(len(reduced.moves)) for name in game.counts(k) if k not in cuts]
     alike: dict[tuple[object, ...], list[tuple[int, str]]] = {}
     for k, name in counting:
         alike.setdefault((*_numbers(reduced.moves[k]), name), []).append((k, name))
-    groups = [[each] for each in counting] + [group for group in alike.values() if len(group) > 1]
+    groups = [[each] for each in counting]
+    groups += [group for group in alike.values() if len(group) > 1 and game.alike_at_once]
     for group in reversed(groups):
         places, name = [k for k, _ in group], group[0][1]
         tries = (_with(reduced.moves, places, name, v) for v in _smaller(reduced.moves[places[0]][name]))
@@ -271,8 +279,10 @@ def _instances(trace: Trace) -> int:
 class _Game:
     """The given trace, with which every smaller one is compared."""
 
-    def __init__(self, trace: Trace, rules: Rules, keeps_units: bool = False) -> None:
-        self.rules = rules
+    def __init__(
+        self, trace: Trace, rules: Rules, keeps_units: bool = False, alike_at_once: bool = False
+    ) -> None:
+        self.rules, self.alike_at_once = rules, alike_at_once
         suffixes = rules.dialect.suffixes.values() if keeps_units else ()
         self.units = frozenset(suffix.name for suffix in suffixes if suffix.unit)
         self.expected = [(*self._form(step.after), step.legal) for step in trace.steps]
