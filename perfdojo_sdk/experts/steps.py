@@ -20,6 +20,20 @@ def separate(play: Play, place: str, top: str) -> str:
             return place
 
 
+def isolate(play: Play, place: str) -> str:
+    """Cut every scope around ``place`` before and after it; the nest at the root that holds it alone.
+
+    :class:`MoveError` where that would change the order of what depends on it.
+    """
+    while around := play.around(place):
+        body = around[-1].body
+        at = next(k for k, node in enumerate(body) if node.id == place)
+        if at + 1 < len(body):
+            play.fission(body[at + 1].id)
+        place = play.fission(place) if at > 0 else play.around(place)[-1].id
+    return place
+
+
 def neighbour(play: Play, place: str, distance: int) -> str:
     """The sibling so many places further on."""
     path = play.program.paths[place]

@@ -62,9 +62,13 @@ class Work:
         count = sum(1 for _ in operations(self.statement.value)) + (self.statement.accumulate is not None)
         return count * self.iterations
 
+    def strides_along(self, level: int) -> tuple[int | None, ...]:
+        """The stride of each array in the loop at ``level``."""
+        return tuple(steps[level] for steps in self.strides)
+
     def walks_along(self, level: int) -> bool:
         """True if the loop at ``level`` goes through neighbours, or through one element, of every array."""
-        return all(steps[level] in (0, 1) for steps in self.strides)
+        return all(step in (0, 1) for step in self.strides_along(level))
 
 
 @dataclass(frozen=True)

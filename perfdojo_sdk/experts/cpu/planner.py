@@ -39,9 +39,11 @@ from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.stencils import (
     JOIN_CHANNELS,
+    MOST_STEP,
     find_stencil,
     join_channels,
     play_stencil,
+    separate_stencils,
     stencil_threads,
 )
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
@@ -60,6 +62,7 @@ PREPARATIONS = (
     lay_out_operands,
     join_epilogues,
     split_conditions,
+    separate_stencils,
     distribute,
     separate_temporaries,
     join_row_blocks,
@@ -322,7 +325,11 @@ def _walks_rows(work: Work, target: Target) -> bool:
     lanes = lanes_of(work.statement, target.capabilities.lanes)
     if loops[-1] in work.reduced and work.sizes[loops[-1]] < lanes:
         results = [
-            l for l in loops if l not in work.reduced and work.strides[0][l] == 1 and work.walks_along(l)
+            l
+            for l in loops
+            if l not in work.reduced
+            and work.strides[0][l] == 1
+            and all(step is not None and 0 <= step <= MOST_STEP for step in work.strides_along(l))
         ]
         if any(work.sizes[level] >= lanes for level in results):
             return False

@@ -28,7 +28,7 @@ from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, mo
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import data_bytes, share_out, split, transpose, use_lanes
 from perfdojo_sdk.experts.cpu.tiles import cover
-from perfdojo_sdk.experts.steps import separate
+from perfdojo_sdk.experts.steps import isolate, separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract
@@ -130,6 +130,47 @@ def _slides(access: Access, depth: int) -> Iterator[tuple[int, int]]:
         taps = [l for l in subscript.levels if l >= depth]
         if len(kept) == len(taps) == 1 and not subscript.quotients:
             yield kept[0], taps[0]
+
+
+# -- stencils inside a nest ----------------------------------------------------------------------------
+
+
+def separate_stencils(play: Play, target: Target) -> list[Decision]:
+    """Give a stencil that shares its outer loops with others, such as the inside of a padded window with its
+    border, a nest of its own, if its windows move by more than one element: lanes need copies of what they
+    read. Others are as fast where they are."""
+    decisions = []
+    for root in [node for node in play.program.body if isinstance(node, Scope)]:
+        inside = _most_of(root)
+        if inside is root or find_stencil(play.program, root, target) is not None:
+            continue
+        kept = play.trace
+        try:
+            place = isolate(play, inside.id)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision("separate stencils", root.id, "left together", error.what))
+            continue
+        found = find_stencil(play.program, play.node(place), target)
+        if found is None or found.step == 1:
+            play.trace = kept
+            continue
+        numbers = {"iterations": play.scope(place).instances, "of": root.instances}
+        why = "neighbouring lanes read elements that lie apart, which a tile of its own copies"
+        choice = f"{inside.id} became a nest of its own"
+        decisions.append(Decision("separate stencils", root.id, choice, why, numbers))
+    return decisions
+
+
+def _most_of(scope: Scope) -> Scope:
+    """The scope that does most, of those that stand beside others in the nest; the nest itself if it has only
+    one chain of loops around its sums."""
+    found, node = scope, scope
+    while nests := [child for child in node.body if isinstance(child, Scope)]:
+        node = max(nests, key=lambda nest: nest.instances)
+        if len(nests) > 1:
+            found = node
+    return found
 
 
 # -- nests around a stencil ----------------------------------------------------------------------------

@@ -148,3 +148,45 @@ def test_pairs_become_rows(build_all: BuildAll, target: str) -> None:
         x, *z = inputs = [rng.standard_normal(spec.shape, np.float32) for spec in kernel.source.inputs]
         expected = x[::2][None] if name == "one" else np.hstack([x.T, *z])
         np.testing.assert_array_equal(kernel(*inputs)[0], expected)
+
+
+def pooling(channels: int, size: int, stride: int) -> str:
+    """The largest of 3 by 3, with a border of one element that is never read."""
+    out, at = (size + 2 - 3) // stride + 1, [f"{{{l}}}{f'*{stride}' if stride > 1 else ''}" for l in (1, 2)]
+    taps = [f"{at[0]}+{{3}}", f"{at[1]}+{{4}}"]
+    # The last window ends beside the image only where the stride leads there.
+    beyond = [f"{tap} < {size + 1}" for tap in taps if (out - 1) * stride + 2 > size]
+    guard = " and ".join([*(f"{tap} >= 1" for tap in taps), *beyond])
+    return (
+        f"kernel pool(x) -> y\nx f32 [{channels},{size},{size}] heap\ny f32 [{channels},{out},{out}] heap\n\n"
+        f"{channels} {out} {out}\n| y[{{0}},{{1}},{{2}}] = -inf\n"
+        f"| 3 3 y[{{0}},{{1}},{{2}}] max= x[{{0}},{taps[0]}-1,{taps[1]}-1] if {guard}\n"
+    )
+
+
+POOLED = {"pairs": (2, 40, 2), "odd_pairs": (2, 37, 2), "steps": (2, 26, 1)}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_inside_of_a_padded_window_is_a_stencil_of_its_own(build_all: BuildAll, target: str) -> None:
+    """Conditions left it inside the loops of its border, and a stride of two kept all of it lane by lane."""
+    texts = {}
+    for name, case in POOLED.items():
+        game = play(pooling(*case), target)
+        texts[name] = game.traces[0].program.text
+        planned = plan(parse(pooling(*case)), game.rules, game.target)
+        rules = {decision.rule for decision in planned.decisions}
+        assert ({"separate stencils", "stencil"} <= rules) == (case[2] > 1)
+    for name, kernel in build_all(texts, target).items():
+        channels, size, stride = POOLED[name]
+        x = np.random.default_rng(3).standard_normal((channels, size, size), np.float32)
+        around = np.pad(x, ((0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+        windows = np.lib.stride_tricks.sliding_window_view(around, (3, 3), (1, 2))
+        np.testing.assert_array_equal(kernel(x)[0], windows[:, ::stride, ::stride].max((3, 4)))
+
+
+def test_moves_that_separate_a_window_are_verified() -> None:
+    game = play(pooling(2, 9, 2))
+    report = verify_dependence_trace(game.traces[0], game.rules)
+    assert report, report.problem
+    assert verify_exact_trace(game.traces[0], game.target.dialect, models=1).ok
