@@ -8,6 +8,7 @@ from __future__ import annotations
 from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Move
 
 #: The core's language with a place for named cells and a copy-out window, as a target may add.
 DIALECT = Dialect(
@@ -222,3 +223,26 @@ PAIRS: dict[str, tuple[str, str, frozenset[str]]] = {
 def program(text: str) -> Program:
     """Parse in the tests' dialect."""
     return parse(text, DIALECT)
+
+
+#: A game on SOFTMAX.
+SOFTMAX_MOVES = [
+    Move.of("join_scopes", "s0"),
+    Move.of("join_scopes", "s0"),
+    Move.of("join_scopes", "s0"),
+    Move.of("reuse_dims", "m", dim=0),
+    Move.of("reuse_dims", "e", dim=0),
+    Move.of("reuse_dims", "s", dim=0),
+    Move.of("stage_reciprocal", "s7", array="s"),
+    Move.of("split_scope", "s7", factor=8),
+    Move.of("annotate_scope", "s7.i", suffix="v"),
+    Move.of("annotate_scope", "s0", suffix="p"),
+]
+
+
+def large(text: str, **sizes: int) -> Program:
+    """A shared program with other sizes: ``large(SOFTMAX, _8=24576)`` replaces 8."""
+    for old, new in sizes.items():
+        text = text.replace(f"[{old[1:]}", f"[{new}").replace(f",{old[1:]}]", f",{new}]")
+        text = text.replace(f"\n{old[1:]}", f"\n{new}").replace(f" {old[1:]} ", f" {new} ")
+    return program(text)
