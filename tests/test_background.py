@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from perfdojo_sdk.core.errors import NothingFoundError
-from perfdojo_sdk.library.background import in_background
+from perfdojo_sdk.library.background import in_background, with_helpers
 from perfdojo_sdk.measure.child import Forked
 from perfdojo_sdk.measure.forked import in_fork
 
@@ -50,6 +50,47 @@ def test_work_that_is_ended_at_any_time_never_comes_back(tmp_path: Path) -> None
             mark.touch()
             os._exit(1)
     assert not mark.exists()
+
+
+def test_helpers_take_their_part_and_each_item_is_taken_once(tmp_path: Path) -> None:
+    def work(item: str) -> None:
+        with open(tmp_path / item, "x", encoding="ascii") as mark:  # fails where it was taken before
+            mark.write(str(os.getpid()))
+        time.sleep(0.05)
+
+    items = [f"item {number}" for number in range(12)]
+    with with_helpers(work, items, helpers=2) as mine:
+        for item in mine:
+            work(item)
+    by = {path.name: int(path.read_text()) for path in tmp_path.iterdir()}
+    assert by.keys() == {*items} and len({*by.values()}) == 3 and os.getpid() in by.values()
+
+
+def test_without_helpers_all_is_done_here_in_order() -> None:
+    taken: list[int] = []
+    with with_helpers(taken.append, range(5000), helpers=0) as mine:
+        taken.extend(mine)
+    assert taken == [*range(5000)], "more than fit into the pipe"
+
+
+def test_what_a_helper_fails_on_is_left_and_an_error_here_ends_helpers(tmp_path: Path) -> None:
+    here = os.getpid()
+
+    def fails_elsewhere(item: int) -> None:
+        if os.getpid() != here:
+            raise ValueError("not here")
+        (tmp_path / str(item)).touch()
+        time.sleep(0.05)
+
+    with with_helpers(fails_elsewhere, range(8), helpers=1) as mine:
+        for item in mine:
+            fails_elsewhere(item)
+    assert 7 <= len([*tmp_path.iterdir()]) <= 8
+
+    begin = time.monotonic()
+    with pytest.raises(NothingFoundError), with_helpers(lambda _: time.sleep(60), range(4), helpers=1):
+        raise NothingFoundError("PD-K007", "in the middle")
+    assert time.monotonic() - begin < 30
 
 
 class Knot:

@@ -27,7 +27,14 @@ from perfdojo_sdk.library import ranking, verification
 from perfdojo_sdk.library.attempts import Attempt
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import SLOW_S
-from perfdojo_sdk.library.ranking import FINALISTS, PATIENCE, first_unbeaten, plainness, timed_again
+from perfdojo_sdk.library.ranking import (
+    FINALISTS,
+    LONG_GAME,
+    PATIENCE,
+    first_unbeaten,
+    plainness,
+    timed_again,
+)
 from perfdojo_sdk.library.tuning import BUDGET_S
 from perfdojo_sdk.library.work import Roofline
 
@@ -57,6 +64,18 @@ def test_a_plainer_game_stays_in_front_unless_it_is_slower_by_much() -> None:
     assert sorted([initial, longer], key=plainness) == [longer, initial]
     assert first_unbeaten([plain, longer]) is plain
     assert first_unbeaten([slower, longer]) is longer
+
+
+def test_a_long_game_has_to_be_worth_its_proofs() -> None:
+    split = GAME.play(RULES, Move.of("split_scope", "s0", factor=2))
+    short = replace(taking(*[1.08] * 20), trace=split)
+    long = replace(taking(*[1.0] * 20), trace=replace(split, steps=split.steps * LONG_GAME))
+    assert first_unbeaten([short, long]) is long
+    assert first_unbeaten([short, long], 1.1) is short
+    assert first_unbeaten([short, long], 1.05) is long
+    half = replace(long, trace=replace(split, steps=split.steps * (LONG_GAME // 2)))
+    assert first_unbeaten([replace(half, measured=short.measured), long], 1.1) is long
+    assert first_unbeaten([taking(*[1.08] * 20), long], 1.1) is long, "the initial program is no short game"
 
 
 def test_rounds_are_compared_where_levels_change() -> None:

@@ -17,6 +17,7 @@ from torch_cases import FAMILIES  # noqa: E402
 
 from perfdojo_sdk.cli.models import read  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
+from perfdojo_sdk.frontends.torch import workshop as workshops  # noqa: E402
 from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
 from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
@@ -520,6 +521,24 @@ def test_a_verified_kernel_is_built_once_and_kept(tmp_path: Path, monkeypatch: p
     (entry.folder / "lib").rename(entry.folder / "gone")  # damaged: it is not used
     assert cache._found(entry.folder) is None
     assert [e.name for e in cache.clear()] == [entry.name] and not cache.entries()
+    workshop.cache_clear()
+
+
+def test_kernels_of_a_graph_are_built_by_several_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(workshops, "available_cores", lambda: 2)
+    workshop.cache_clear()
+    shop = workshop("best", 1, None)
+    texts = [
+        f"kernel k{n}(x) -> y\nx f32 [{n}] heap\ny f32 [{n}] heap\n\n{n} y[{{0}}] = x[{{0}}] + 1\n"
+        for n in (4, 5, 6)
+    ]
+    said: list[str] = []
+    assert not shop.prepare([parsed(text) for text in texts], said.append)
+    assert shop.built == 3 and len(shop.libraries) == 3
+    assert 1 <= len(said) <= 2, "what the other process says is not heard here"
     workshop.cache_clear()
 
 

@@ -82,6 +82,17 @@ class Forks(Protocol):
     def forks(self) -> bool: ...
 
 
+class UsableInForks(Protocol):
+    """Tells whether forks of this process may use the runner too, beside this process and each other.
+
+    Used where a user waits for several kernels: each process then builds some of them. A runner that shares
+    a connection or a device with its forks cannot do that.
+    """
+
+    @property
+    def usable_in_forks(self) -> bool: ...
+
+
 class LimitsInstances(Protocol):
     """Tells how large a kernel it can run within reasonable time; for emulators and simulators.
 
@@ -173,6 +184,7 @@ ABILITIES: tuple[Declared, ...] = (
     Declared(RunsSets, "runner"),
     Declared(RunsTogether, "runner"),
     Declared(Forks, "runner"),
+    Declared(UsableInForks, "runner"),
     Declared(LimitsInstances, "runner"),
     Declared(LimitsCompiling, "runner"),
     Declared(Simulator, "runner"),

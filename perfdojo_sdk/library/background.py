@@ -1,7 +1,7 @@
-"""A call in a child process, while this process goes on.
+"""Work in child processes, while this process goes on.
 
-Verification in Python would use one core only; with a child process it uses two. The child is a fork of
-this process, so only the result has to be sent.
+Python uses one core only; with a child process it uses two. The child is a fork of this process, so only a
+result has to be sent.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import gc
 import os
 import pickle
 import signal
+import struct
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from itertools import chain
 from typing import TypeVar
 
 from perfdojo_sdk.measure.guarded_files import remove_folders
 
 T = TypeVar("T")
 _KINDNESS_S = 2.0
+#: Numbers of items in the pipe from which processes take them; so many fit without anybody reading.
+_NUMBER, _MOST_NUMBERS = struct.Struct("=I"), 4096
 
 
 @contextmanager
@@ -50,6 +54,33 @@ def in_background(work: Callable[[], T]) -> Iterator[Callable[[], T]]:
             yield lambda: _result(results.read(), work)
     finally:
         _end(child)
+
+
+@contextmanager
+def with_helpers(work: Callable[[T], object], items: Sequence[T], helpers: int) -> Iterator[Iterator[T]]:
+    """Share ``items`` with so many child processes, which do ``work`` on some of them; yields the others, one
+    whenever this process asks for it.
+
+    No result is sent. Leaving the block waits for the children, or ends them if it is left by an exception.
+    Items on which a child failed remain undone.
+    """
+    reading, writing = os.pipe()
+    with open(reading, "rb", buffering=0) as numbers, ExitStack() as children:
+        with open(writing, "wb") as queue:
+            queue.write(b"".join(map(_NUMBER.pack, range(len(items[:_MOST_NUMBERS])))))
+
+        def taken() -> Iterator[T]:
+            while number := numbers.read(_NUMBER.size):
+                yield items[_NUMBER.unpack(number)[0]]
+
+        def help_out() -> None:
+            for item in taken():
+                work(item)
+
+        ended = [children.enter_context(in_background(help_out)) for _ in range(helpers)]
+        yield chain(taken(), items[_MOST_NUMBERS:])
+        for wait in ended:
+            wait()
 
 
 def _end(child: int) -> None:

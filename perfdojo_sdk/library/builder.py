@@ -94,11 +94,16 @@ def builder_here(
 
 
 class KernelBuilder:
-    """Builds kernels one after the other, with the context's runner."""
+    """Builds kernels one after the other, with the context's runner.
 
-    def __init__(self, context: BuildContext) -> None:
+    ``verified_smaller``: reports on kernels at smaller shapes, which several builders may share.
+    """
+
+    def __init__(
+        self, context: BuildContext, verified_smaller: dict[Hashable, NumericReport] | None = None
+    ) -> None:
         self._context, self._roofline = context, Roofline(context)
-        self._verified_smaller: dict[Hashable, NumericReport] = {}
+        self._verified_smaller = {} if verified_smaller is None else verified_smaller
 
     @property
     def context(self) -> BuildContext:

@@ -19,6 +19,8 @@ FINALISTS = 4
 CLOSE = 1.25
 #: A plainer game that is slower by less than this factor stays in front unless chance cannot explain it.
 ALIKE = 1.05
+#: Least number of moves of a game whose proofs take long.
+LONG_GAME = 200
 #: If the long timing is this many times the first time, the machine was busy, and it is repeated.
 BUSY = 1.05
 #: Most long timings of one game, and seconds after which there is no further one: a busy moment may last for
@@ -55,7 +57,8 @@ def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
     times = work.time_in_turns(artifacts) if len(close) > 1 else None
     if times is None:
         return sorted([*(timed_again(attempt, work.time) for attempt in close), *rest], key=median)
-    return by_turns([a.timed(time) for a, time in zip(close, times, strict=True)], rest)
+    worth = work.context.settings.worth_of_proofs
+    return by_turns([a.timed(time) for a, time in zip(close, times, strict=True)], rest, worth)
 
 
 def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failure]) -> Attempt:
@@ -90,9 +93,11 @@ def near_fastest(attempts: Sequence[Attempt]) -> tuple[list[Attempt], list[Attem
     return close, rest
 
 
-def by_turns(took_turns: Sequence[Attempt], rest: Sequence[Attempt]) -> list[Attempt]:
+def by_turns(
+    took_turns: Sequence[Attempt], rest: Sequence[Attempt], worth_of_proofs: float = 1.0
+) -> list[Attempt]:
     """The first unbeaten one of the attempts that took turns, then all others, fastest first."""
-    unbeaten = first_unbeaten(took_turns)
+    unbeaten = first_unbeaten(took_turns, worth_of_proofs)
     others = [attempt for attempt in (*took_turns, *rest) if attempt is not unbeaten]
     return [*([unbeaten] if unbeaten else []), *sorted(others, key=median)]
 
@@ -103,9 +108,10 @@ def plainness(attempt: Attempt) -> tuple[bool, int, int]:
     return not attempt.trace.steps, attempt.trace.kind, len(attempt.trace.steps)
 
 
-def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
+def first_unbeaten(attempts: Sequence[Attempt], worth_of_proofs: float = 1.0) -> Attempt | None:
     """The first of attempts that took turns that is slower than the fastest neither significantly nor by
-    much, as seems where there was time for few rounds.
+    much, as seems where there was time for few rounds. A long game has to be faster by the factor
+    ``worth_of_proofs`` than one of less than half its moves.
 
     Many programs are as fast as memory allows, and chance would choose among them; its choice may be slow on
     a machine with faster memory. None when nothing ran.
@@ -113,12 +119,17 @@ def first_unbeaten(attempts: Sequence[Attempt]) -> Attempt | None:
     fastest = min(attempts, key=median, default=None)
     if fastest is None or fastest.measured is None:
         return None
-    limit, best = ALIKE * median(fastest), fastest.measured
-    return next(
-        a
-        for a in attempts
-        if a is fastest or (a.measured and median(a) <= limit and not _slower_beyond_doubt(a.measured, best))
-    )
+    return next(a for a in attempts if a is fastest or _stays_in_front(a, fastest, worth_of_proofs))
+
+
+def _stays_in_front(plain: Attempt, fastest: Attempt, worth_of_proofs: float) -> bool:
+    """True if a plainer game than the fastest one is fast enough to stay in front of it."""
+    if plain.measured is None or fastest.measured is None:
+        return False
+    slower, moves, most = median(plain) / median(fastest), len(plain.trace.steps), len(fastest.trace.steps)
+    if most >= LONG_GAME and 0 < 2 * moves < most and slower <= worth_of_proofs:
+        return True
+    return slower <= ALIKE and not _slower_beyond_doubt(plain.measured, fastest.measured)
 
 
 def _slower_beyond_doubt(one: Measurement, other: Measurement) -> bool:

@@ -23,6 +23,9 @@ class Settings:
     """Time for the timed calls of a program."""
     precision: float = 0.01
     """Fewer calls will do once half of the median's 95 % interval is below this part of it."""
+    worth_of_proofs: float = 1.0
+    """The factor by which a game of hundreds of moves has to be faster than a much shorter one: its proofs
+    take as many times as long."""
     timeout_s: float = 120.0
     """Time for one run in the child process, set-up included."""
     most: Kind = Kind.DECLARED_LAW
@@ -57,6 +60,7 @@ class Settings:
             "repeats": self.repeats,
             "budget_s": self.budget_s,
             "precision": self.precision,
+            "worth_of_proofs": self.worth_of_proofs,
             "timeout_s": self.timeout_s,
             "most": self.most.label,
             "search": self.search,

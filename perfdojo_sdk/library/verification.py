@@ -135,7 +135,7 @@ def exact(trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = ()) ->
     (``verify/parts.py``), which are compared instead where all of them pass."""
     begin = perf_counter()
     compared = list[_Compared]()
-    for game in games if len(games) > 1 else ():
+    for game in games if len(games) > 1 and trace.steps else ():
         compared.append(_Compared.of(game, rules, seed, compared))
     if not compared or not all(each.report.ok for each in compared):
         compared = [_Compared.of(trace, rules, seed)]

@@ -43,6 +43,10 @@ class NativeRunner:
     array_alignment: int = 1
     """Alignment in bytes that kernels require of arrays and workspace, beyond that of the elements."""
 
+    @property
+    def usable_in_forks(self) -> bool:
+        return not self.forks
+
     def compile(self, source: KernelSource) -> Artifact | Failure:
         """UnavailableError without a compiler; a compiler's error is a Failure."""
         toolchain = self.compiler or find_toolchain()

@@ -244,10 +244,11 @@ class GuardedAbilities:
 
     @property
     def forks(self) -> bool:
-        found = self._read(lambda: self.held.forks)
-        if not isinstance(found, bool):
-            raise self._strange("says for forks", found, "yes or no")
-        return found
+        return self._yes_or_no("forks")
+
+    @property
+    def usable_in_forks(self) -> bool:
+        return self._yes_or_no("usable_in_forks")
 
     @property
     def most_instances(self) -> int | None:
@@ -276,6 +277,12 @@ class GuardedAbilities:
             what = f"its runner returned {shown(found)} for {number_of(count, 'kernels')}"
             return [Failure("runtime", note(plugin, what))] * count
         return [self.guard.checked(each) for each in found]
+
+    def _yes_or_no(self, name: str) -> bool:
+        found = self._read(lambda: getattr(self.held, name))
+        if not isinstance(found, bool):
+            raise self._strange(f"says for {name}", found, "yes or no")
+        return found
 
     def _read(self, work: Callable[[], object]) -> object:
         return guarded(self.guard.plugin, "runner", work)

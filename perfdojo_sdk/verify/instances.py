@@ -42,6 +42,13 @@ class Direct(NamedTuple):
     forms: tuple[str, ...]
 
 
+class _Touches(NamedTuple):
+    """The accesses of a statement, by buffer. The statement is kept, so that no other one gets its ``id``."""
+
+    statement: Statement
+    found: Mapping[str, tuple[Touch, ...]]
+
+
 def expression_leaves(value: Expression) -> Iterator[Read | IndexValue]:
     """Reads and index values, in the order of the text; their numbers are those of the readers."""
     return (node for node in walk(value) if isinstance(node, Read | IndexValue))
@@ -191,25 +198,35 @@ class ProgramSets:
     @cached_property
     def _touches(self) -> Mapping[str, Mapping[str, tuple[Touch, ...]]]:
         """Statement id -> buffer name -> accesses."""
-        found: dict[str, dict[str, tuple[Touch, ...]]] = {}
-        for statement, name, *_ in self.places.values():
-            mine = found[statement.id] = {}
+        return {id: self._touches_of(place) for id, place in self.places.items()}
 
-            def add(access: Access, touch: str, role: Role) -> None:
-                buffer = self.program.buffer_of[access.array].name
-                sizes = self.places[statement.id].sizes  # noqa: B023
-                cell, choices = self.cell(access, sizes)
-                found = Touch(touch, role, cell, self.box(access, sizes), choices)
-                mine[buffer] = (*mine.get(buffer, ()), found)  # noqa: B023
+    def _touches_of(self, place: StatementDomain) -> Mapping[str, tuple[Touch, ...]]:
+        """The accesses of one statement; from the session's memory where program after program has it."""
+        statement, buffer_of = place.statement, self.program.buffer_of
+        leaves = enumerate(expression_leaves(statement.value))
+        reads = [(k, leaf.access) for k, leaf in leaves if isinstance(leaf, Read)]
+        reads = [(k, access) for k, access in reads if access.array not in self.program.read_only]
+        buffers = [buffer_of[access.array] for access in (statement.target, *(access for _, access in reads))]
+        copies = tuple([(b.name, b.materialised, self.private_levels(b)) for b in buffers])
+        key = ("touches", place.name, id(statement), place.sizes, copies)
+        known = self.session.memory.get(key)
+        if isinstance(known, _Touches) and known.statement is statement:
+            return known.found
+        found: dict[str, tuple[Touch, ...]] = {}
 
-            for k, leaf in enumerate(expression_leaves(statement.value)):
-                if isinstance(leaf, Read) and leaf.access.array not in self.program.read_only:
-                    add(leaf.access, f"{name}_{k}", "read")
-            chosen = any(lookups_of((statement.target,)))
-            if statement.accumulate or chosen:
-                add(statement.target, f"{name}_t", "own")
-            role: Role = "may" if chosen else "add" if statement.accumulate else "write"
-            add(statement.target, name, role)
+        def add(access: Access, touch: str, role: Role) -> None:
+            cell, choices = self.cell(access, place.sizes)
+            made = Touch(touch, role, cell, self.box(access, place.sizes), choices)
+            buffer = buffer_of[access.array].name
+            found[buffer] = (*found.get(buffer, ()), made)
+
+        for k, access in reads:
+            add(access, f"{place.name}_{k}", "read")
+        chosen = any(lookups_of((statement.target,)))
+        if statement.accumulate or chosen:
+            add(statement.target, f"{place.name}_t", "own")
+        add(statement.target, place.name, "may" if chosen else "add" if statement.accumulate else "write")
+        self.session.memory[key] = _Touches(statement, found)
         return found
 
     def _given(self, buffer: Buffer) -> Iterator[Leaf]:

@@ -352,8 +352,8 @@ class RandomModel:
     def packed(self, program: Program) -> bytes:
         """:meth:`inputs` as ``modular_vm.c`` takes them."""
         buffers = [program.buffer_of[name] for name in program.inputs]
-        drawn = [(b.arrays[0], b.cells, b.dtype, self.indices.get(b.arrays[0]), b.values) for b in buffers]
-        return _packed(self.seed, tuple(drawn))
+        given = [(b.arrays[0], b.cells, b.dtype, self.indices.get(b.arrays[0]), b.values) for b in buffers]
+        return b"".join([_packed(self.seed, each) for each in given])
 
     def cells(self, values: Sequence[Element], dtype: str) -> Cells:
         """Cells in the form in which equal results are equal."""
@@ -395,17 +395,23 @@ _Input: TypeAlias = tuple[str, int, str, tuple[int, int] | None, tuple[float | i
 """Name, number of cells and dtype of an input; the range of indices read from it; the elements of a table."""
 
 
-@lru_cache(64)
-def _packed(seed: int, inputs: tuple[_Input, ...]) -> bytes:
-    words = array("Q")
-    for name, cells, dtype, indices, values in inputs:
-        floats = dtype in FLOAT_DTYPES
-        for each in values or ():
-            exact = Fraction(each)
-            residues = [exact.numerator * pow(exact.denominator, -1, m) % m for m in (PRIME, EXPONENTS)]
-            words.extend(residues if floats else (int(each) & WORD, 0))
-        if values is not None:
-            continue
-        for value in _drawn(seed, name, cells, dtype, indices):
-            words.extend((value % PRIME, value % EXPONENTS) if floats else (value & WORD, 0))
-    return words.tobytes()
+@lru_cache(256)
+def _packed(seed: int, given: _Input) -> bytes:
+    """The elements of an input as ``modular_vm.c`` takes them: two words each."""
+    name, cells, dtype, indices, values = given
+    floats = dtype in FLOAT_DTYPES
+    if values is not None:
+        pairs = [_table_words(value, floats) for value in values]
+        return array("Q", [word for pair in pairs for word in pair]).tobytes()
+    drawn = _drawn(seed, name, cells, dtype, indices)
+    if floats:
+        return array("Q", [word for value in drawn for word in (value % PRIME, value % EXPONENTS)]).tobytes()
+    return array("Q", [word for value in drawn for word in (value & WORD, 0)]).tobytes()
+
+
+def _table_words(value: float | int, floats: bool) -> tuple[int, int]:
+    if not floats:
+        return int(value) & WORD, 0
+    exact = Fraction(value)
+    first, second = (exact.numerator * pow(exact.denominator, -1, m) % m for m in (PRIME, EXPONENTS))
+    return first, second

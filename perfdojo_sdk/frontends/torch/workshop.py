@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.passes import without_duplicates
+from perfdojo_sdk.hookspecs.abilities import UsableInForks, ability
+from perfdojo_sdk.library.arrays import available_cores
+from perfdojo_sdk.library.background import with_helpers
 from perfdojo_sdk.library.build import Observer
 from perfdojo_sdk.library.builder import Builder, KernelBuilder, builder_here
 from perfdojo_sdk.library.loader import Library
@@ -24,8 +29,15 @@ from perfdojo_sdk.models.optimise import plan_for
 from perfdojo_sdk.models.packing import with_packs
 from perfdojo_sdk.plugins import load_plugins
 
-#: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
-BUDGET_S, REPEATS = 0.1, 20
+if TYPE_CHECKING:
+    from perfdojo_sdk.verify.numeric import NumericReport
+
+#: Time for the timed calls of one program, the most of them, and the factor by which a long game has to be
+#: faster: a user waits for these kernels.
+BUDGET_S, REPEATS, WORTH_OF_PROOFS = 0.1, 20, 1.1
+#: Most processes that build kernels at once, each on its own; and most elements in the arrays of a kernel
+#: beside which others are built: its verification holds them many times.
+MOST_BUILDERS, MOST_ELEMENTS = 4, 5 * 10**7
 
 
 @dataclass
@@ -37,6 +49,8 @@ class Workshop:
     libraries: dict[tuple[str, tuple[str, ...]], Library] = field(default_factory=dict)
     """Text of a program, and the inputs for which its kernel offers a pack -> the library that has it."""
     failures: dict[str, DojoError] = field(default_factory=dict)
+    verified_smaller: dict[Hashable, NumericReport] = field(default_factory=dict)
+    """Reports on kernels at smaller shapes, which are verified once."""
     built: int = 0
     """Kernels that were not in the cache."""
 
@@ -62,37 +76,54 @@ class Workshop:
     ) -> dict[str, DojoError]:
         """Have a kernel for each program; those that cannot be had, by text, with the reason. ``constants``:
         text of a program -> inputs that seldom change, for which its kernel offers a pack."""
-        failed: dict[str, DojoError] = {}
         given = {p.text: tuple(constants.get(p.text, ())) if self.packs else () for p in programs}
-        missing = [p for p in programs if (p.text, given[p.text]) not in self.libraries]
-        for number, program in enumerate(missing, 1):
-            known = self.failures.get(program.text)
-            if known is None:
-                place = f"kernel {number} of {len(missing)}"
-                known = self._one(program, given[program.text], place, said)
-            if known is not None:
-                failed[program.text] = known
-        return failed
+        wanted = [p for p in programs if (p.text, given[p.text]) not in self.libraries]
+        wanted = [p for p in wanted if p.text not in self.failures]
+        absent = [p for p in wanted if not self._is_kept(p, given[p.text])]
+        self.built += len(absent)
 
-    def _one(
-        self, program: Program, constants: tuple[str, ...], place: str, said: Callable[[str], None] | None
-    ) -> DojoError | None:
-        name = kernel_name(program, constants)
-        builder = self.builder
-        if constants:
-            builder = KernelBuilder(with_packs(builder.context, {f"pd_{name}": constants}))
+        def build(numbered: tuple[int, Program]) -> None:
+            number, program = numbered
+            if said is not None:
+                said(f"kernel {number} of {len(absent)}: {program.name}")
+            self._have(program, given[program.text])
+
+        numbered = list(enumerate(absent, 1))
+        large = [each for each in numbered if _is_large(each[1])]
+        others = [each for each in numbered if not _is_large(each[1])]
+        with with_helpers(build, others, self._helpers(len(others))) as mine:
+            for each in chain(large, mine):
+                build(each)
+        for program in wanted:
+            if not (program.text in self.failures or (program.text, given[program.text]) in self.libraries):
+                self._have(program, given[program.text])
+        return {p.text: self.failures[p.text] for p in programs if p.text in self.failures}
+
+    def _have(self, program: Program, constants: tuple[str, ...]) -> None:
+        """Have the kernel of a program, from the cache or built now, or the reason why not."""
+        builder = self._builder_for(program, constants)
         try:
-            builder.context.generator.generate(program, f"pd_{name}")
-            if not self.cache.has(builder, program, constants):
-                self.built += 1
-                if said is not None:
-                    said(f"{place}: {program.name}")
+            builder.context.generator.generate(program, f"pd_{kernel_name(program, constants)}")
             library = self.cache.library(builder, program, Observer(), constants=constants)
             self.libraries[program.text, constants] = library
         except DojoError as error:
             self.failures[program.text] = error
-            return error
-        return None
+
+    def _is_kept(self, program: Program, constants: tuple[str, ...]) -> bool:
+        """True if the kernel of a program is in the cache."""
+        return self.cache.has(self._builder_for(program, constants), program, constants)
+
+    def _builder_for(self, program: Program, constants: tuple[str, ...]) -> Builder:
+        if not constants:
+            return self.builder
+        packs = {f"pd_{kernel_name(program, constants)}": constants}
+        return KernelBuilder(with_packs(self.builder.context, packs), self.verified_smaller)
+
+    def _helpers(self, kernels: int) -> int:
+        """The number of processes that build some of so many kernels while this process builds others."""
+        able = ability(self.builder.context.runner, UsableInForks)
+        forks = able is not None and able.usable_in_forks
+        return max(0, min(kernels, available_cores(), MOST_BUILDERS) - 1) if forks else 0
 
     @property
     def packs(self) -> bool:
@@ -107,9 +138,13 @@ class Workshop:
         return library, library[kernel_name(program, given)].only.entry
 
 
+def _is_large(program: Program) -> bool:
+    return sum(program.buffer_of[name].cells for name in program.interface) > MOST_ELEMENTS
+
+
 def settings_for(threads: int, tune: int | None = None) -> Settings:
     """Settings of kernels that are built while a user waits. ``tune``: search, evaluating so many."""
-    settings = replace(Settings(), threads=threads, budget_s=BUDGET_S, repeats=REPEATS)
+    settings = Settings(threads, budget_s=BUDGET_S, repeats=REPEATS, worth_of_proofs=WORTH_OF_PROOFS)
     if tune is None:
         return settings
     from perfdojo_sdk.search.strategies import AUTO
