@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TypeVar
 
 from perfdojo_sdk.measure.guarded_files import remove_folders
@@ -61,8 +61,8 @@ def with_helpers(work: Callable[[T], object], items: Sequence[T], helpers: int) 
     """Share ``items`` with so many child processes, which do ``work`` on some of them; yields the others, one
     whenever this process asks for it.
 
-    No result is sent. Leaving the block waits for the children, or ends them if it is left by an exception.
-    Items on which a child failed remain undone.
+    No result is sent. Leaving the block waits for the children, or ends them if it is left by an exception;
+    if this process is killed, they end with the item in their hands. What a child failed on remains undone.
     """
     reading, writing = os.pipe()
     with open(reading, "rb", buffering=0) as numbers, ExitStack() as children:
@@ -73,8 +73,8 @@ def with_helpers(work: Callable[[T], object], items: Sequence[T], helpers: int) 
             while number := numbers.read(_NUMBER.size):
                 yield items[_NUMBER.unpack(number)[0]]
 
-        def help_out() -> None:
-            for item in taken():
+        def help_out(parent: int = os.getpid()) -> None:
+            for item in takewhile(lambda _: os.getppid() == parent, taken()):
                 work(item)
 
         ended = [children.enter_context(in_background(help_out)) for _ in range(helpers)]
