@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +27,12 @@ from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
 from perfdojo_sdk.frontends.torch.named import named_in  # noqa: E402
 from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
 from perfdojo_sdk.frontends.torch.rows import ROWS  # noqa: E402
-from perfdojo_sdk.frontends.torch.workshop import workshop  # noqa: E402
+from perfdojo_sdk.frontends.torch.workshop import WORTH_OF_MANY, WORTH_OF_PROOFS, workshop  # noqa: E402
 from perfdojo_sdk.graph.builder import Builder  # noqa: E402
 from perfdojo_sdk.graph.graph import Value  # noqa: E402
 from perfdojo_sdk.graph.running import run_graph  # noqa: E402
 from perfdojo_sdk.graph.writer import parsed  # noqa: E402
-from perfdojo_sdk.models.cache import MARK, CacheError, KernelCache, refuse_strangers  # noqa: E402
+from perfdojo_sdk.models.cache import MARK, BuildFailed, CacheError, KernelCache, refuse_strangers  # noqa: E402
 from perfdojo_sdk.torch import perfdojo, report  # noqa: E402
 
 INTERPRETED = Choices(interpret=True)
@@ -524,6 +525,12 @@ def test_a_verified_kernel_is_built_once_and_kept(tmp_path: Path, monkeypatch: p
     workshop.cache_clear()
 
 
+ADDING = [
+    f"kernel k{n}(x) -> y\nx f32 [{n}] heap\ny f32 [{n}] heap\n\n{n} y[{{0}}] = x[{{0}}] + 1\n"
+    for n in (4, 5, 6)
+]
+
+
 def test_kernels_of_a_graph_are_built_by_several_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -531,15 +538,33 @@ def test_kernels_of_a_graph_are_built_by_several_processes(
     monkeypatch.setattr(workshops, "available_cores", lambda: 2)
     workshop.cache_clear()
     shop = workshop("best", 1, None)
-    texts = [
-        f"kernel k{n}(x) -> y\nx f32 [{n}] heap\ny f32 [{n}] heap\n\n{n} y[{{0}}] = x[{{0}}] + 1\n"
-        for n in (4, 5, 6)
-    ]
     said: list[str] = []
-    assert not shop.prepare([parsed(text) for text in texts], said.append)
+    assert not shop.prepare([parsed(text) for text in ADDING], said.append)
     assert shop.built == 3 and len(shop.libraries) == 3
     assert 1 <= len(said) <= 2, "what the other process says is not heard here"
     workshop.cache_clear()
+
+
+@pytest.mark.parametrize(("many", "worth"), [(3, WORTH_OF_PROOFS), (2, WORTH_OF_MANY)])
+def test_a_user_who_waits_for_many_kernels_gets_games_with_shorter_proofs(
+    monkeypatch: pytest.MonkeyPatch, many: int, worth: float
+) -> None:
+    class Broken(KernelCache):
+        def has(self, *_: Any) -> bool:
+            return False
+
+        def library(self, builder: Any, program: Any, *_: Any, **__: Any) -> Any:
+            asked.append(builder.context.settings.worth_of_proofs)
+            raise BuildFailed("PD-O013", f"{program.name}: no luck")
+
+    asked: list[float] = []
+    monkeypatch.setattr(workshops, "available_cores", lambda: 1)
+    monkeypatch.setattr(workshops, "MANY", many)
+    shop = replace(workshop("best", 1, None), cache=Broken(), libraries={}, failures={})
+    failed = shop.prepare([parsed(text) for text in ADDING])
+    assert asked == [worth] * 3
+    assert [error.what for error in failed.values()] == [f"k{n}: no luck" for n in (4, 5, 6)]
+    assert shop.prepare([parsed(ADDING[0])]) == {parsed(ADDING[0]).text: failed[parsed(ADDING[0]).text]}
 
 
 def stored(folder: Path, name: str, size: int, used: float) -> None:

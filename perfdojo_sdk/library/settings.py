@@ -13,7 +13,7 @@ from perfdojo_sdk.store.records import Figure
 
 @dataclass(frozen=True)
 class Settings:
-    """The choices of a build; part of each record's key."""
+    """The choices of a build; nearly all are part of each record's key."""
 
     threads: int = field(default_factory=available_cores)
     seed: int = 0
@@ -24,8 +24,8 @@ class Settings:
     precision: float = 0.01
     """Fewer calls will do once half of the median's 95 % interval is below this part of it."""
     worth_of_proofs: float = 1.0
-    """The factor by which a game of hundreds of moves has to be faster than a much shorter one: its proofs
-    take as many times as long."""
+    """The factor by which a game of hundreds of moves has to be faster than a much shorter one, as its proofs
+    take long. No part of a record's key: a record says the same of either game."""
     timeout_s: float = 120.0
     """Time for one run in the child process, set-up included."""
     most: Kind = Kind.DECLARED_LAW
@@ -53,14 +53,13 @@ class Settings:
         )
 
     def as_figures(self) -> dict[str, Figure]:
-        """Every setting, as keys and manifests hold it."""
+        """The settings, as keys and manifests hold them."""
         return {
             "threads": self.threads,
             "seed": self.seed,
             "repeats": self.repeats,
             "budget_s": self.budget_s,
             "precision": self.precision,
-            "worth_of_proofs": self.worth_of_proofs,
             "timeout_s": self.timeout_s,
             "most": self.most.label,
             "search": self.search,

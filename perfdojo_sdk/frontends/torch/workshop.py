@@ -32,9 +32,11 @@ from perfdojo_sdk.plugins import load_plugins
 if TYPE_CHECKING:
     from perfdojo_sdk.verify.numeric import NumericReport
 
-#: Time for the timed calls of one program, the most of them, and the factor by which a long game has to be
-#: faster: a user waits for these kernels.
-BUDGET_S, REPEATS, WORTH_OF_PROOFS = 0.1, 20, 1.1
+#: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
+BUDGET_S, REPEATS = 0.1, 20
+#: The factor by which a game of hundreds of moves has to be faster; the same if more than so many kernels are
+#: missing.
+WORTH_OF_PROOFS, WORTH_OF_MANY, MANY = 1.1, 1.5, 20
 #: Most processes that build kernels at once, each on its own; and most elements in the arrays of a kernel
 #: beside which others are built: its verification holds them many times.
 MOST_BUILDERS, MOST_ELEMENTS = 4, 5 * 10**7
@@ -81,12 +83,13 @@ class Workshop:
         wanted = [p for p in wanted if p.text not in self.failures]
         absent = [p for p in wanted if not self._is_kept(p, given[p.text])]
         self.built += len(absent)
+        worth = WORTH_OF_MANY if len(absent) > MANY else WORTH_OF_PROOFS
 
         def build(numbered: tuple[int, Program]) -> None:
             number, program = numbered
             if said is not None:
                 said(f"kernel {number} of {len(absent)}: {program.name}")
-            self._have(program, given[program.text])
+            self._have(program, given[program.text], worth)
 
         numbered = list(enumerate(absent, 1))
         large = [each for each in numbered if _is_large(each[1])]
@@ -96,12 +99,12 @@ class Workshop:
                 build(each)
         for program in wanted:
             if not (program.text in self.failures or (program.text, given[program.text]) in self.libraries):
-                self._have(program, given[program.text])
+                self._have(program, given[program.text], worth)
         return {p.text: self.failures[p.text] for p in programs if p.text in self.failures}
 
-    def _have(self, program: Program, constants: tuple[str, ...]) -> None:
+    def _have(self, program: Program, constants: tuple[str, ...], worth_of_proofs: float) -> None:
         """Have the kernel of a program, from the cache or built now, or the reason why not."""
-        builder = self._builder_for(program, constants)
+        builder = self._builder_for(program, constants, worth_of_proofs)
         try:
             builder.context.generator.generate(program, f"pd_{kernel_name(program, constants)}")
             library = self.cache.library(builder, program, Observer(), constants=constants)
@@ -113,11 +116,14 @@ class Workshop:
         """True if the kernel of a program is in the cache."""
         return self.cache.has(self._builder_for(program, constants), program, constants)
 
-    def _builder_for(self, program: Program, constants: tuple[str, ...]) -> Builder:
-        if not constants:
-            return self.builder
-        packs = {f"pd_{kernel_name(program, constants)}": constants}
-        return KernelBuilder(with_packs(self.builder.context, packs), self.verified_smaller)
+    def _builder_for(
+        self, program: Program, constants: tuple[str, ...], worth_of_proofs: float = WORTH_OF_PROOFS
+    ) -> Builder:
+        context = self.builder.context
+        context = replace(context, settings=replace(context.settings, worth_of_proofs=worth_of_proofs))
+        if constants:
+            context = with_packs(context, {f"pd_{kernel_name(program, constants)}": constants})
+        return KernelBuilder(context, self.verified_smaller)
 
     def _helpers(self, kernels: int) -> int:
         """The number of processes that build some of so many kernels while this process builds others."""
@@ -144,7 +150,7 @@ def _is_large(program: Program) -> bool:
 
 def settings_for(threads: int, tune: int | None = None) -> Settings:
     """Settings of kernels that are built while a user waits. ``tune``: search, evaluating so many."""
-    settings = Settings(threads, budget_s=BUDGET_S, repeats=REPEATS, worth_of_proofs=WORTH_OF_PROOFS)
+    settings = Settings(threads, budget_s=BUDGET_S, repeats=REPEATS)
     if tune is None:
         return settings
     from perfdojo_sdk.search.strategies import AUTO
