@@ -235,7 +235,7 @@ def _guarded(words: list[str], options: Options) -> NoReturn:
 
 
 #: Commands that keep what they have done and always resume; those with ``--resume`` resume on request.
-_RESUMING = frozenset({"build-library", "kernelbench", "reproduce"})
+_RESUMING = frozenset({"build-library", "kernelbench", "optimize", "reproduce"})
 
 
 def _continuation(words: list[str]) -> str:

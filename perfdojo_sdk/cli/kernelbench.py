@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from hashlib import sha256
 from math import exp, log
 from pathlib import Path
@@ -18,6 +21,7 @@ from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.plugins import load_plugins
 
 #: A ratio of times from which on a call counts as not slower.
 _NOT_SLOWER = 0.97
@@ -54,11 +58,8 @@ def command(
     What is finished is kept: the same command goes on where it stopped, and runs only files that changed.
     """
     _check_torch()
-    files = sorted(p for p in directory.rglob("*.py") if p.is_file() and p.relative_to(directory).match(only))
-    if not files:
-        raise NothingFoundError(
-            "PD-O024", f"there is no problem in {directory}", hint="name a folder with *.py files"
-        )
+    files = _files(directory, only)
+    load_plugins(targets=[target]).target(target)  # a target that cannot be had fails once, and not for each
     options: dict[str, Any] = {"target": target, "threads": threads}
     options.update({"tune": tune} if tune else {})
     options.update({"interpret": True} if interpret else {})
@@ -72,8 +73,25 @@ def command(
             progress(f"{number}/{len(files)} {name} ...")
             found = _run(folder, name, file, options, rivals, timeout)
         rows.append({"problem": name, **found})
-    emit(_text(rows), {"problems": rows, "counts": _counts(rows)}, as_json)
-    raise typer.Exit(4 if any(row["status"] == "wrong" for row in rows) else 0)
+    emit(_text(rows, inductor), {"problems": rows, "counts": _counts(rows)}, as_json)
+    progress(f"results are in {folder / 'results'}")
+    raise typer.Exit(4 if any(row["status"] in ("wrong", "failed") for row in rows) else 0)
+
+
+def _files(directory: Path, only: str) -> list[Path]:
+    """The problems in a folder; :class:`NothingFoundError` if there are none."""
+    if not directory.is_dir():
+        what = f"{directory} is {'no folder' if directory.exists() else 'not there'}"
+        raise NothingFoundError("PD-O024", what, hint="name a folder with *.py files; --only PATTERN chooses")
+    found = sorted(p for p in directory.rglob("*.py") if p.is_file())
+    if not found:
+        what = f"there is no problem in {directory}"
+        raise NothingFoundError("PD-O024", what, hint="name a folder with *.py files")
+    chosen = [p for p in found if p.relative_to(directory).match(only)]
+    if not chosen:
+        what = f"none of {number_of(len(found), 'problems')} in {directory} fits --only {only!r}"
+        raise NothingFoundError("PD-O024", what, hint=f"such as --only '{found[0].relative_to(directory)}'")
+    return chosen
 
 
 def _check_torch() -> None:
@@ -118,19 +136,13 @@ def _run(
     words = [sys.executable, "-m", "perfdojo_sdk.frontends.torch.kernelbench", str(file), str(fresh)]
     words += [json.dumps(options), *rivals]
     try:
-        done = subprocess.run(
-            [*words, json.dumps(options), *rivals],
-            timeout=timeout,
-            capture_output=True,
-            text=True,
-            errors="replace",
-        )
+        status, said = _ended(words, timeout)
         found: dict[str, Any] = json.loads(read_bounded(fresh, _MOST, folder))
     except subprocess.TimeoutExpired:
         found = {"status": "failed", "what": f"it took longer than {timeout:.0f} s; kernels so far are kept"}
     except (OSError, ValueError):
-        last = done.stderr.strip().splitlines()[-1:] or [""]
-        found = {"status": "failed", "what": f"the process ended with {done.returncode}: {last[0][:500]}"}
+        last = said.strip().splitlines()[-1:] or ["it said nothing; perhaps the module itself ended it"]
+        found = {"status": "failed", "what": f"the process ended with {status}: {last[0][:500]}"}
     finally:
         fresh.unlink(missing_ok=True)
     found |= {"key": _key(file, options), "rivals": rivals}
@@ -138,15 +150,31 @@ def _run(
     return found
 
 
+def _ended(words: list[str], timeout: float) -> tuple[int, str]:
+    """The exit status of a command and what it said on stderr. It and all that it has started end with the
+    time that it may take, and with this call."""
+    process = subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace",
+        start_new_session=True,
+    )  # fmt: skip
+    with process:
+        try:
+            _, said = process.communicate(timeout=timeout)
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return process.returncode, said
+
+
 def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {s: sum(row["status"] == s for row in rows) for s in ("right", "elsewhere", "wrong", "failed")}
 
 
-def _text(rows: list[dict[str, Any]]) -> str:
-    columns = (
-        *("problem", "status", "error / allowed", "kernels", "built"),
-        *("eager", "inductor", "ours", "compiled in", "notes"),
-    )
+def _text(rows: list[dict[str, Any]], inductor: bool) -> str:
+    rivals = ("eager", "inductor") if inductor else ("eager",)
+    columns = ("problem", "status", "error / allowed", "kernels", "built now", *rivals)
+    columns = (*columns, "ours", "compiled in", "notes")
     lines = []
     for row in rows:
         note = (row.get("what") or "; ".join(row.get("elsewhere", ())))[:200]
@@ -154,7 +182,8 @@ def _text(rows: list[dict[str, Any]]) -> str:
             lines.append((row["problem"], row["status"], *[""] * (len(columns) - 3), note))
             continue
         rival = row.get("inductor_s")
-        times = (seconds(row["eager_s"]), seconds(rival) if rival else "", seconds(row["ours_s"]))
+        theirs = [seconds(row["eager_s"]), *([seconds(rival) if rival else ""] if inductor else [])]
+        times = (*theirs, seconds(row["ours_s"]))
         numbers = (f"{row['error']:.2g}", row["kernels"], row["built"])
         lines.append((row["problem"], row["status"], *numbers, *times, f"{row['compile_s']:.1f} s", note))
     counts = _counts(rows)
@@ -171,7 +200,9 @@ def _race(rows: list[dict[str, Any]]) -> list[str]:
         found = [row[rival] / row["ours_s"] for row in right if row.get(rival)]
         if found:
             part = sum(ratio >= _NOT_SLOWER for ratio in found) / len(found)
-            words.append(f"{_mean(found):.2f} times as fast as {named} ({part:.0%} not slower)")
+            words.append(
+                f"{_mean(found):.2f} times as fast as {named} (not slower in {part:.0%} of the problems)"
+            )
     both = [min(row["eager_s"], row["inductor_s"]) / row["ours_s"] for row in right if row.get("inductor_s")]
     words += [f"{_mean(both):.2f} times as fast as the better of both"] if both else []
     return [f"geometric means: {', '.join(words)}"] if words else []

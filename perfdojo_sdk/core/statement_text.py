@@ -126,8 +126,12 @@ class StatementParser:
         name = line.name("an array")
         if name not in self.dtype_of:
             assert token
-            hint = closest(name, list(self.dtype_of))
-            line.fail("PD-P009", f"undeclared array {name!r}", token.column, len(name), hint)
+            what, hint = f"undeclared array {name!r}", closest(name, list(self.dtype_of))
+            if line.at("("):
+                what, hint = f"unknown function {name!r}", closest(name, [*OPERATIONS, *DTYPES])
+            if name == CLAMP:
+                hint = "of a value write max(min(x, high), low); clamp stands in subscripts"
+            line.fail("PD-P009", what, token.column, len(name), hint)
         line.expect("[")
         subscripts: list[AffineExpr] = []
         while not line.accept("]"):
@@ -256,12 +260,19 @@ class StatementParser:
         return tuple(forms)
 
     def _condition(self) -> tuple[AffineExpr, ...]:
+        token = self.line.peek()
+        if token and self.dtype_of.get(token.text) in FLOAT_DTYPES:
+            hint = "select(condition, a, b) chooses by values"
+            self.line.fail(
+                "PD-P010", f"a condition after `if` is about iterators, not {token.text}", hint=hint
+            )
         left = self.index()
         for sign, factor, offset in ((">=", 1, 0), (">", 1, -1), ("<=", -1, 0), ("<", -1, -1)):
             if self.line.accept(sign):
                 difference = left.plus(self.index(), -1)
                 return (AffineExpr(offset).plus(difference, factor),)
-        self.line.fail("PD-P002", "expected a comparison: <, <=, > or >=")
+        hint = "for an equality, {0} >= 1 and {0} <= 1" if self.line.at("==") else ""
+        self.line.fail("PD-P002", "expected a comparison: <, <=, > or >=", hint=hint)
 
     # -- values, first pass: comparison > sum > product > unary > atom -------------------------------
 

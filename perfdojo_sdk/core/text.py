@@ -122,7 +122,7 @@ def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
             taken.add(name)
             buffers.append(Buffer(name, dtype, dimensions, dialect.default_location, (name,), values))
             continue
-        location = line.take("name", "a location").text
+        location = line.take("name", "a location", "heap, as of every input and output").text
         if location not in dialect.locations:
             line.next -= 1
             hint = closest(location, list(dialect.locations))
@@ -190,7 +190,7 @@ def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
     while not line.accept("]"):
         if dimensions:
             line.expect(",")
-        size = line.integer("a dimension's size")
+        size = line.integer("a dimension's size", "sizes are numbers: a kernel is for fixed sizes")
         if size < 1:
             line.next -= 1
             line.fail("PD-P003", "a dimension has at least one element")

@@ -94,15 +94,16 @@ class Line:
             found = self.peek()
             self.fail("PD-P002", f"expected {text!r}, found {found.text if found else 'end of line'!r}")
 
-    def take(self, kind: str, what: str) -> Token:
+    def take(self, kind: str, what: str, hint: str = "") -> Token:
         token = self.peek()
         if token is None or token.kind != kind:
-            self.fail("PD-P002", f"expected {what}, found {token.text if token else 'end of line'!r}")
+            found = token.text if token else "end of line"
+            self.fail("PD-P002", f"expected {what}, found {found!r}", hint=hint)
         self.next += 1
         return token
 
-    def integer(self, what: str) -> int:
-        token = self.take("number", what)
+    def integer(self, what: str, hint: str = "") -> int:
+        token = self.take("number", what, hint)
         if not token.text.isdigit():
             self.fail("PD-P002", f"expected {what}, found {token.text!r}", token.column, len(token.text))
         value = int(token.text) if len(token.text) < 12 else MAX_NUMBER + 1
@@ -111,7 +112,7 @@ class Line:
         return value
 
     def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
-        token = self.take("name", what)
+        token = self.take("name", what, "a power is pow(x, y), or x * x" if self.at("*") else "")
         if len(token.text) > MAX_NAME:
             too_long = f"{what} is longer than {MAX_NAME} characters"
             self.fail("PD-P003", too_long, token.column, len(token.text))

@@ -47,7 +47,7 @@ def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
     if not verified.passed:
         raise Rejected(f"verification failed ({verified.failure})")
     work.notes.extend(remarks(attempt, initial, bound))
-    packed = _without_pack(work, attempt.source, attempt.artifact)
+    packed = _without_pack(work, attempt)
     record = record_of(attempt, initial, bound, verified, work.notes, work.spent.rounded)
     record = record.model_copy(update={"packed": packed})
     return Found(work.kernel, attempt.source, record, measured=replace(attempt.measured, outputs=None))
@@ -84,15 +84,18 @@ def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
     return replace(attempt, measured=replace(found, seconds=()), suspect=f"no time ({attempt.failure})")
 
 
-def _without_pack(work: KernelWork, source: KernelSource, artifact: Artifact) -> Timing | None:
+def _without_pack(work: KernelWork, attempt: Attempt) -> Timing | None:
     """The time of a call without the kernel's pack; None if it offers none, or the runner gives no time. It
-    reads random numbers where the pack would write."""
-    if (packing := source.packing) is None:
+    reads random numbers where the pack would write, and is timed again if it seems to take longer than with
+    the pack."""
+    assert attempt.source is not None and attempt.artifact is not None
+    if (packing := attempt.source.packing) is None:
         return None
     packed = ArraySpec("pd_packed", (packing.bytes // BYTES["f32"],), "f32")
-    rest = replace(artifact, symbol=packed_symbol(source.symbol), inputs=(*packing.rest, packed))
-    measured = work.time(rest)
-    return Timing.of(measured) if isinstance(measured, Measurement) else None
+    symbol = packed_symbol(attempt.source.symbol)
+    rest = replace(attempt.artifact, symbol=symbol, inputs=(*packing.rest, packed))
+    measured = timed_again(replace(attempt, artifact=rest), work.time).measured
+    return Timing.of(measured) if measured is not None and measured.seconds else None
 
 
 def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verification:

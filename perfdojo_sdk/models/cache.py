@@ -30,6 +30,7 @@ from perfdojo_sdk.measure.kept_files import cache_folder
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.store.traces import Strict
 
+_OWN_FOLDER = "set PERFDOJO_CACHE to a folder of your own, or change its owner or mode"
 #: Most bytes of all entries together.
 LIMIT = 10**10
 #: The file of an entry that describes it; its time is that of the last use.
@@ -148,7 +149,11 @@ class KernelCache:
 
     def _own(self) -> None:
         """Make the folder if it is missing; :class:`CacheError` unless it is the user's own."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        except OSError as error:
+            what = f"the cache of kernels {self.folder} cannot be made: {error.strerror}"
+            raise CacheError("PD-O020", what, hint=_OWN_FOLDER) from None
         refuse_strangers(self.folder)
 
     def entries(self) -> list[Entry]:
@@ -206,5 +211,4 @@ def refuse_strangers(folder: Path, owner: Callable[[], int] = os.geteuid) -> Non
     elif about.st_mode & 0o022:
         why = f"others may write to it (mode {stat.S_IMODE(about.st_mode):o})"
     if why:
-        hint = "set PERFDOJO_CACHE to a folder of your own, or change its owner or mode"
-        raise CacheError("PD-O020", f"the cache of kernels {folder} is not used", why=why, hint=hint)
+        raise CacheError("PD-O020", f"the cache of kernels {folder} is not used", why=why, hint=_OWN_FOLDER)

@@ -14,6 +14,7 @@ from torch.fx import Graph as FxGraph
 from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower, with_views_apart
 from perfdojo_sdk.frontends.torch.running import GraphCall
@@ -228,7 +229,19 @@ class Choices:
         if self.fallback not in ("eager", None):
             what = f"the option fallback is {self.fallback!r}"
             why = "PyTorch runs what has no kernel (eager), or nothing does (None)"
-            raise DojoError("PD-O021", what, why=why)
+            raise DojoError("PD-O021", what, why=why, hint="fallback='eager', or fallback=None")
+        for name, most in (("threads", MAX_THREADS), ("tune", 10**6)):
+            given = getattr(self, name)
+            if given is not None and not (type(given) is int and 1 <= given <= most):
+                what = f"the option {name} is {given!r}, expected an integer from 1 to {most}"
+                raise DojoError("PD-O021", what, hint=f"{name}=1, or leave it out")
+        for name in ("pack", "interpret"):
+            if not isinstance(getattr(self, name), bool):
+                what = f"the option {name} is {getattr(self, name)!r}, expected True or False"
+                raise DojoError("PD-O021", what, hint=f"{name}=True, or leave it out")
+        if not isinstance(self.target, str):
+            what = f"the option target is {self.target!r}, expected the name of a target"
+            raise DojoError("PD-O021", what, hint="target='best', or leave it out")
 
     @property
     def policy(self) -> Policy:

@@ -15,7 +15,9 @@ from typing import Any
 
 import torch
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.frontends.torch.named import MOST_BYTES, named_in
 
 
 class ModuleError(DojoError):
@@ -26,7 +28,8 @@ def loaded(path: Path) -> ModuleType:
     """The module in a Python file; :class:`ModuleError` if it does not run."""
     spec = importlib.util.spec_from_file_location(f"perfdojo_model_{abs(hash(path)):x}", path)
     if spec is None or spec.loader is None or not path.is_file():
-        raise ModuleError("PD-O023", f"{path} is no Python file")
+        what = f"{path} is {'no Python file' if path.exists() else 'not there'}"
+        raise ModuleError("PD-O023", what, hint="write FILE.py:NAME of a module or its class")
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
@@ -43,9 +46,9 @@ def network(path: Path, name: str) -> torch.nn.Module:
     if isinstance(found, torch.nn.Module):
         return found.eval()
     if not callable(found):
-        raise ModuleError(
-            "PD-O023", f"{path} has no {name}", hint="write FILE.py:NAME of a module or its class"
-        )
+        names = [each.name for each in named_in(read_bounded(path, MOST_BYTES))]
+        hint = closest(name, names) if names else "write FILE.py:NAME of a module or its class"
+        raise ModuleError("PD-O023", f"{path} has no {name}", hint=hint)
     try:
         made = found()
     except Exception as error:  # the user's code

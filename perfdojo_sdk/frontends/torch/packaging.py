@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
@@ -88,7 +88,9 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     weights: dict[str, Tensor] = {**dict(net.named_parameters()), **dict(net.named_buffers())}
     for _, dtype, _ in inputs:
         if dtype not in TORCH_DTYPES:
-            raise ModuleError("PD-O025", f"PyTorch has no tensors of {dtype}")
+            raise ModuleError(
+                "PD-O025", f"PyTorch has no tensors of {dtype}", hint=closest(dtype, [*TORCH_DTYPES])
+            )
     with FakeTensorMode():  # shapes alone: there may be more rows than fit into memory
         examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
 

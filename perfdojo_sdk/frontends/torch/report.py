@@ -70,7 +70,7 @@ def _found(compiled: Any, then: str) -> Sequence[Compiled]:
     found: Sequence[Compiled] = list(dict.fromkeys(_graphs(compiled)))
     if not found:
         what = "nothing was compiled by the backend perfdojo yet"
-        hint = f'call torch.compile(net, backend="perfdojo") once, then {then}'
+        hint = f'after compiled = torch.compile(net, backend="perfdojo"), call compiled(x) once, then {then}'
         raise DojoError("PD-O022", what, hint=hint)
     return found
 

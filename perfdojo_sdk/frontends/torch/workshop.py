@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,7 +23,7 @@ from perfdojo_sdk.library.builder import Builder, KernelBuilder, builder_here
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import KernelEntry
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.models.cache import KernelCache
+from perfdojo_sdk.models.cache import CacheError, KernelCache
 from perfdojo_sdk.models.fusion import fused
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import plan_for
@@ -111,6 +112,8 @@ class Workshop:
             self.libraries[program.text, constants] = library
         except DojoError as error:
             self.failures[program.text] = error
+            if isinstance(error, CacheError):  # it is so for every kernel, and not for any fault of them
+                warnings.warn(f"no kernels are built: {error}", stacklevel=2)
 
     def _is_kept(self, program: Program, constants: tuple[str, ...]) -> bool:
         """True if the kernel of a program is in the cache."""
