@@ -227,3 +227,26 @@ def test_noise_is_refused_not_crashed_on(noise: str) -> None:
             parse(text)
         except ProgramError:
             pass
+
+
+@pytest.mark.parametrize(
+    ("text", "what", "hint"),
+    [
+        ("y[{0}] = expp(x[{0}])", "unknown function 'expp'", "did you mean exp"),
+        ("y[{0}] = clamp(x[{0}], 0, 1)", "unknown function 'clamp'", "max(min(x, high), low)"),
+        ("y[{0}] = x[{0}] if x[{0}] > 0", "a condition after `if` is about iterators, not x", "select("),
+        ("y[{0}] = x[{0}] if {0} == 1", "expected a comparison", "{0} >= 1 and {0} <= 1"),
+        ("y[{0}] = x[{0}]**2", "expected an array, found '*'", "pow(x, y)"),
+    ],
+)
+def test_a_slip_has_a_hint(text: str, what: str, hint: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 {text}\n")
+    assert what in raised.value.what and hint in raised.value.hint
+
+
+@pytest.mark.parametrize(("declared", "hint"), [("x f32 [4]", "heap"), ("x f32 [n] heap", "fixed sizes")])
+def test_a_slip_in_a_declaration_has_a_hint(declared: str, hint: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"kernel k(x) -> y\n{declared}\ny f32 [4] heap\n\n4 y[{{0}}] = x[{{0}}]\n")
+    assert hint in raised.value.hint

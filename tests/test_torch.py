@@ -480,6 +480,10 @@ def test_options_are_checked() -> None:
         perfdojo(None, [], options={"speed": 1})
     with pytest.raises(DojoError, match="fallback is 'gpu'"):
         perfdojo(None, [], options={"fallback": "gpu"})
+    for name, value in (("threads", 0), ("threads", True), ("tune", "a"), ("tune", -1), ("pack", "no"),
+                        ("interpret", 1), ("target", 3)):  # fmt: skip
+        with pytest.raises(DojoError, match=f"the option {name} is {value!r}, expected"):
+            perfdojo(None, [], options={name: value})
     with pytest.raises(DojoError, match="nothing was compiled"):
         report(torch.compile(lambda x: x, backend="eager"))
 
@@ -594,6 +598,18 @@ def test_the_entry_used_least_recently_goes_first(
     assert "removed 1 kernel" in cli("cache", "clear").out and not cache.entries()
 
 
+@torch.no_grad()
+def test_a_cache_that_cannot_be_made_is_told_once_for_each_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    shop = replace(workshop("best", 1, None), cache=KernelCache(tmp_path / "file" / "kernels"), libraries={})
+    shop = replace(shop, failures={})
+    with pytest.warns(UserWarning, match=r"no kernels are built: error\[PD-O020\].* cannot be made"):
+        [error] = shop.prepare([parsed(ADDING[0])]).values()
+    assert isinstance(error, CacheError) and "PERFDOJO_CACHE" in error.hint
+
+
 def test_a_cache_of_somebody_else_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "kernels"
     folder.mkdir(mode=0o700)
@@ -652,7 +668,7 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     raced = cli("kernelbench", "set", "--interpret", "--inductor", "-o", "out")
     assert "good ..." not in raced.err, "what is known is not run again"
     words = (
-        "1.00 times as fast as eager (100% not",
+        "1.00 times as fast as eager (not slower in 100% of",
         "2.00 times as fast as inductor",
         "1.00 times as fast as the",
     )

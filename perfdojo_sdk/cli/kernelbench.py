@@ -59,7 +59,10 @@ def command(
     """
     _check_torch()
     files = _files(directory, only)
-    load_plugins(targets=[target]).target(target)  # a target that cannot be had fails once, and not for each
+    if not interpret:
+        load_plugins(targets=[target]).target(
+            target
+        )  # one that is unknown fails at once, and not each problem
     options: dict[str, Any] = {"target": target, "threads": threads}
     options.update({"tune": tune} if tune else {})
     options.update({"interpret": True} if interpret else {})

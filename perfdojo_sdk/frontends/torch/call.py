@@ -20,6 +20,8 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, num
 Row: TypeAlias = "Callable[[Call], Value | Sequence[Value | None]]"
 """Makes the results of an operator; None for one that nobody uses."""
 Operand: TypeAlias = "Value | float | int | bool"
+#: Dtypes of floats that are computed in f32 and rounded.
+HALVES = ("f16", "bf16")
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,35 @@ def pointwise(
     y, text = k.write(shape, dtype), formula(*texts)
     k.nest(shape, f"{y(names)} = {text if raw else cast_text(text, kind, dtype)}")
     return k.done()[0]
+
+
+def in_single(row: Row, when: Callable[[Call], bool] = lambda c: True) -> Row:
+    """The row with operands and results of f16 and bf16 in f32, which are rounded at the end: PyTorch keeps
+    more than such a dtype holds within one of its operators."""
+
+    def made(c: Call) -> Value | Sequence[Value | None]:
+        if c.dtype not in HALVES or not when(c):
+            return row(c)
+
+        def narrow(value: Value, result: Result) -> Value:
+            if value.dtype == result.dtype:
+                return value
+            return pointwise(c, "narrow", lambda a: a, value, dtype=result.dtype)
+
+        def wide(value: Any) -> Any:
+            if isinstance(value, list | tuple):
+                return [wide(each) for each in value]
+            half = isinstance(value, Value) and value.dtype in HALVES
+            return pointwise(c, "widen", lambda a: a, value, dtype="f32") if half else value
+
+        arguments = {name: wide(value) for name, value in c.arguments.items()}
+        results = [Result(r.shape, "f32" if r.dtype in HALVES else r.dtype) for r in c.results]
+        found = row(Call(c.b, c.op, arguments, results, c._used))
+        if isinstance(found, Value):
+            return narrow(found, c.results[0])
+        return [v and narrow(v, result) for v, result in zip(found, c.results, strict=True)]
+
+    return made
 
 
 def literal(value: float, dtype: str) -> str:

@@ -13,7 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensorMode,
+)
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -52,8 +56,14 @@ class Unchangeable(Exception):
     """A change in place that is not turned into an ordinary operator; its text says which."""
 
 
+class DependsOnData(Exception):
+    """A number in a tensor that decides how the rest is computed, such as a float argument that PyTorch hands
+    over as a tensor since it varies from call to call; its text says which operator asks for it."""
+
+
 def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions: Any = None) -> GraphModule:
     """``function`` as a graph of ATen operators for inputs like these; nothing is computed.
+    :class:`DependsOnData` where that cannot be without data.
 
     ``decompositions``: a table by which operators are taken apart; without one, none is.
     """
@@ -68,13 +78,16 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
     # The mode makes tensors without inputs (``zeros``, constants) fake, too. Real ones would be computed, and
     # no record would say which of them share memory.
     with tracing(None), torch.no_grad(), mode:
-        made = make_fx(
-            call,
-            decomposition_table=decompositions,
-            tracing_mode="real",
-            pre_dispatch=decompositions is None,
-            _allow_non_fake_inputs=True,
-        )(*fakes)
+        try:
+            made = make_fx(
+                call,
+                decomposition_table=decompositions,
+                tracing_mode="real",
+                pre_dispatch=decompositions is None,
+                _allow_non_fake_inputs=True,
+            )(*fakes)
+        except (DataDependentOutputException, DynamicOutputShapeException) as error:
+            raise DependsOnData(f"{error.func}: the rest depends on its value") from None
     _write_numbers(made)
     return made
 

@@ -15,7 +15,7 @@ from torch.fx import GraphModule, Node
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.interface import MAX_THREADS
-from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
+from perfdojo_sdk.frontends.torch.capture import DependsOnData, Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower, with_views_apart
 from perfdojo_sdk.frontends.torch.running import GraphCall
 from perfdojo_sdk.frontends.torch.tensors import array_of, tensor_of
@@ -96,7 +96,8 @@ class CompiledGraph:
                 call = _laid_out(call, group, set(group.nodes))
             for node in group.outputs:
                 numbers[node] = len(numbers)
-            given = tuple(numbers[n] for n in group.inputs)
+            # Constants of a group of ours are in its graph, and PyTorch's calls read theirs themselves.
+            given = tuple(numbers[n] for n in group.inputs if n.op != "get_attr")
             steps.append((call, given, tuple(numbers[n] for n in group.outputs)))
         self._size = len(numbers)
         [output] = [n for n in nodes if n.op == "output"]
@@ -272,8 +273,8 @@ def compile_graph(
     """
     try:
         module = with_views_apart(without_changes(captured(function, inputs)))
-    except Unchangeable as change:
-        return _whole(function, chosen, str(change))
+    except (Unchangeable, DependsOnData) as reason:
+        return _whole(function, chosen, str(reason))
     refused: dict[str, str] = {}
     constants: dict[str, tuple[str, ...]] = {}
     while True:

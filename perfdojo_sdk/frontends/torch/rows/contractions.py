@@ -6,10 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from math import sqrt
 
-from perfdojo_sdk.frontends.torch.call import Call, Row, literal, pointwise
+import numpy as np
+
+from perfdojo_sdk.frontends.torch.call import Call, Row, in_single, literal, pointwise
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import contractions as rules
 from perfdojo_sdk.graph.operators.attention import attention
+from perfdojo_sdk.graph.operators.creation import fill
+from perfdojo_sdk.graph.operators.movement import expand
 from perfdojo_sdk.graph.operators.normalisations import softmax
 from perfdojo_sdk.graph.operators.reductions import reduce_sum
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
@@ -41,15 +46,23 @@ def _linear(c: Call) -> Value:
 
 
 def _addmm(c: Call) -> Value:
-    return rules.gemm(
-        c.b, c["mat1"], c["mat2"], c["self"], c.real("alpha", 1.0), c.real("beta", 1.0), (False, False)
-    )
+    alpha, beta = c.real("alpha", 1.0), c.real("beta", 1.0)
+    if not alpha:
+        return _plus(c, c["self"])
+    shift = c["self"] if beta else None  # PyTorch does not look at what counts nothing
+    return rules.gemm(c.b, c["mat1"], c["mat2"], shift, alpha, beta, (False, False))
 
 
 def _plus(c: Call, made: Value) -> Value:
     """beta * self + alpha * made."""
     alpha, beta = c.real("alpha", 1.0), c.real("beta", 1.0)
     kind = "f32" if is_float(c.dtype) else c.dtype
+    if not alpha and not beta:
+        return fill(c.b, c.shape, np.array(0, numpy_dtype(c.dtype)))
+    if not alpha or not beta:
+        rest, factor = (c["self"], beta) if beta else (made, alpha)
+        scaled = pointwise(c, "scaled", lambda a: f"{literal(factor, kind)} * {a}", rest)
+        return expand(c.b, scaled, c.shape)
     one, other = (("" if f == 1.0 else f"{literal(f, kind)} * ") for f in (beta, alpha))
     return pointwise(c, "plus_product", lambda a, p: f"{one}{a} + {other}{p}", c["self"], made)
 
@@ -155,9 +168,9 @@ ROWS: Mapping[str, Row] = {
     "bmm": _matmul,
     "linear": _linear,
     "addmm": _addmm,
-    "baddbmm": _baddbmm,
-    "addbmm": _addbmm,
-    "addmv": lambda c: _plus(c, product(c, c["mat"], c["vec"])),
+    "baddbmm": in_single(_baddbmm),
+    "addbmm": in_single(_addbmm),
+    "addmv": in_single(lambda c: _plus(c, product(c, c["mat"], c["vec"]))),
     "mv": lambda c: product(c, c["self"], c["vec"]),
     "dot": lambda c: product(c, c["self"], c["tensor"]),
     "inner": lambda c: (
@@ -169,8 +182,8 @@ ROWS: Mapping[str, Row] = {
     "ger": _outer,
     "bilinear": _bilinear,
     "einsum": _einsum,
-    "scaled_dot_product_attention": _attention,
-    "cdist": _pairwise,
+    "scaled_dot_product_attention": in_single(_attention, lambda c: c.has("attn_mask")),
+    "cdist": in_single(_pairwise),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from perfdojo_sdk.frontends.torch.call import Call, Row, literal, pointwise
+from perfdojo_sdk.frontends.torch.call import Call, Row, in_single, literal, pointwise
 from perfdojo_sdk.frontends.torch.rows.reductions import total
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
@@ -23,7 +23,8 @@ def _reduction(c: Call) -> str:
 
 
 def reduced(c: Call, terms: Value, by: str) -> Value:
-    """All terms, their sum or their mean."""
+    """All terms, their sum or their mean, in the result's dtype."""
+    terms = e.cast(c.b, terms, c.dtype)
     if by == "none":
         return terms
     found = total(c, terms, range(terms.rank), False) if terms.rank else terms
@@ -54,7 +55,19 @@ def _smooth(c: Call) -> str:
     return f"select(abs{d} < {edge}, 0.5 * {d} * {d} / {edge}, abs{d} - {half})"
 
 
+def _of_one_dtype(c: Call) -> None:
+    """Refuse operands of two dtypes: PyTorch's fake kernel tells another dtype of the result than it has."""
+    if c["self"].dtype != c["target"].dtype:
+        raise Refused(Reason.DTYPE, f"{c.op} of {c['self'].dtype} and {c['target'].dtype}")
+
+
+def _soft_margin(c: Call) -> str:
+    _of_one_dtype(c)
+    return "log1p(exp(-{t} * {a}))"
+
+
 def _huber(c: Call) -> str:
+    _of_one_dtype(c)
     delta = c.real("delta", 1.0)
     edge, half = literal(delta, "f32"), literal(0.5 * delta, "f32")
     d = "({a} - {t})"
@@ -64,7 +77,7 @@ def _huber(c: Call) -> str:
 def _kl(c: Call) -> str:
     if c.flag("log_target"):
         return "exp({t}) * ({t} - {a})"
-    return "select({t} > 0, {t} * (log({t}) - {a}), select({t} == 0, 0, {t} * {a} - {t} * {a}))"
+    return "select({t} == 0, 0, {t} * log({t})) - {t} * {a}"
 
 
 def _poisson(c: Call) -> str:
@@ -210,20 +223,21 @@ def _margin_ranking(c: Call) -> Value:
 
 def _hinge_embedding(c: Call) -> Value:
     margin = literal(c.real("margin", 1.0), "f32")
-    text = "select({t} == 1, {a}, 0) + select({t} == -1, max(" + margin + " - {a}, 0), 0)"
+    # PyTorch adds both branches for labels other than 1 and -1.
+    text = "select({t} == 1, 0, max(" + margin + " - {a}, 0)) + select({t} == -1, 0, {a})"
     terms = pointwise(
         c, "hinge", lambda a, t: text.replace("{a}", a).replace("{t}", t), c["self"], c["target"]
     )
     return reduced(c, terms, _reduction(c))
 
 
-ROWS: Mapping[str, Row] = {
+_IN_ANY: Mapping[str, Row] = {
     "mse_loss": _pairwise("squared_error", lambda c: "({a} - {t}) * ({a} - {t})"),
     "l1_loss": _pairwise("absolute_error", lambda c: "abs({a} - {t})"),
     "smooth_l1_loss": _pairwise("smooth_error", _smooth),
     "huber_loss": _pairwise("huber", _huber),
     "kl_div": _pairwise("divergence", _kl),
-    "soft_margin_loss": _pairwise("soft_margin", lambda c: "log1p(exp(-{t} * {a}))"),
+    "soft_margin_loss": _pairwise("soft_margin", _soft_margin),
     "poisson_nll_loss": _poisson_row,
     "binary_cross_entropy": _binary_cross_entropy,
     "binary_cross_entropy_with_logits": _with_logits,
@@ -237,3 +251,4 @@ ROWS: Mapping[str, Row] = {
     "margin_ranking_loss": _margin_ranking,
     "hinge_embedding_loss": _hinge_embedding,
 }
+ROWS: Mapping[str, Row] = {name: in_single(row) for name, row in _IN_ANY.items()}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
 
 import numpy as np
 
-from perfdojo_sdk.frontends.torch.call import Call, Row
+from perfdojo_sdk.frontends.torch.call import Call, Result, Row
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import gathers as g
@@ -58,6 +59,8 @@ def _reversed(c: Call) -> Value:
 
 def _moved(c: Call) -> Value:
     x = c["self"]
+    if not x.rank:
+        return x
     source = [axis_of(d, x.rank) for d in c.ints("source")]
     target = [axis_of(d, x.rank) for d in c.ints("destination")]
     rest = [d for d in range(x.rank) if d not in source]
@@ -208,6 +211,9 @@ def _pad(c: Call) -> Value:
     if mode == "constant":
         value = c.real("value", 0.0)
         return m.pad_constant(c.b, x, begins, ends, c.b.filled((), value, x.dtype) if value else None)
+    if mode == "circular":  # what is cut off does not come back at the other end
+        x = m.pad_constant(c.b, x, [min(p, 0) for p in begins], [min(p, 0) for p in ends], None)
+        begins, ends = [max(p, 0) for p in begins], [max(p, 0) for p in ends]
     return m.pad(c.b, x, begins, ends, {"replicate": "edge", "circular": "wrap"}.get(mode, mode))
 
 
@@ -270,6 +276,25 @@ def _channel_shuffle(c: Call) -> Value:
 
 
 # -- picks -----------------------------------------------------------------------------------------
+
+
+def _of_lists(row: Row) -> Row:
+    """A row for tensors of at least one dimension, which takes scalars as lists of one element."""
+
+    def made(c: Call) -> Value | Sequence[Value | None]:
+        if c["self"].rank:
+            return row(c)
+
+        def listed(value: Any) -> Any:
+            return c.b.view(value, (1,)) if isinstance(value, Value) and not value.rank else value
+
+        arguments = {name: listed(value) for name, value in c.arguments.items()}
+        index = arguments["index"]
+        found = row(Call(c.b, c.op, arguments, [Result((1,), c.dtype)], (True,)))
+        assert isinstance(found, Value) and isinstance(index, Value)
+        return c.b.view(found, c.shape)
+
+    return made
 
 
 def _index(c: Call, x: Value) -> Value:
@@ -346,6 +371,7 @@ def _one_hot(c: Call) -> Value:
     if count < 0:
         raise Refused(Reason.LENGTH, "one_hot with as many classes as there are in the data")
     shape = (*x.shape, count)
+    g.checked(c.b, x, count, False)
     k = Writer(c.b, "one_hot")
     a, y, names = k.read(x), k.write(shape, "i64"), levels(len(shape))
     k.nest(shape, f"{y(names)} = select({a(names[:-1])} == {names[-1]}, 1, 0)")
@@ -454,14 +480,14 @@ ROWS: Mapping[str, Row] = {
     "pixel_shuffle": _depth_to_space,
     "pixel_unshuffle": _space_to_depth,
     "channel_shuffle": _channel_shuffle,
-    "gather": _gather,
+    "gather": _of_lists(_gather),
     "index_select": _index_select,
     "embedding": _embedding,
     "index.Tensor": _indexed,
-    "scatter": _scatter("none"),
-    "scatter_add": _scatter("add"),
-    "scatter_reduce": _scatter("none"),
-    "index_add": _index_add,
+    "scatter": _of_lists(_scatter("none")),
+    "scatter_add": _of_lists(_scatter("add")),
+    "scatter_reduce": _of_lists(_scatter("none")),
+    "index_add": _of_lists(_index_add),
     "one_hot": _one_hot,
     **{name: _number(0, 0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{name: _number(1, 1) for name in ("ones", "ones_like", "new_ones")},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from perfdojo_sdk.frontends.torch.call import Call, Row, literal, pointwise
+from perfdojo_sdk.frontends.torch.call import Call, Row, in_single, literal, pointwise
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
 from perfdojo_sdk.graph.operators import normalisations as n_
@@ -274,12 +274,13 @@ def _native_layer_norm(c: Call) -> list[Value | None]:
     return [_layer_norm(c), None, None]
 
 
-#: Machine epsilon of dtypes, which is the default of a normalisation by the root mean square.
+#: Machine epsilon of the dtype that PyTorch computes in: the default of a normalisation by the root mean
+#: square.
 _EPSILON = {
     "f32": 1.1920928955078125e-07,
     "f64": 2.220446049250313e-16,
-    "f16": 0.0009765625,
-    "bf16": 0.0078125,
+    "f16": 1.1920928955078125e-07,
+    "bf16": 1.1920928955078125e-07,
 }
 
 
@@ -289,7 +290,12 @@ def _rms_norm(c: Call) -> Value:
     return n_.rms_norm(c.b, x, scale, x.rank - len(shape), c.real("eps", _EPSILON.get(x.dtype, 0.0)))
 
 
-ROWS: Mapping[str, Row] = {
+def _in_parts(c: Call) -> bool:
+    """True if a reduction may be made of sums of rows."""
+    return any(isinstance(x, Value) and x.elements > ONE_SUM for x in c.arguments.values())
+
+
+_IN_ANY: Mapping[str, Row] = {
     "sum": _sum,
     "mean": _mean,
     "prod": _prod,
@@ -332,3 +338,8 @@ ROWS: Mapping[str, Row] = {
     "native_layer_norm": _native_layer_norm,
     "rms_norm": _rms_norm,
 }
+_PARTED = (
+    "sum", "mean", "prod", "linalg_vector_norm", "norm", "frobenius_norm", "linalg_matrix_norm",
+    "linalg_norm",
+)  # fmt: skip
+ROWS: Mapping[str, Row] = {**_IN_ANY, **{name: in_single(_IN_ANY[name], _in_parts) for name in _PARTED}}
