@@ -15,7 +15,7 @@ import pytest
 from paper_target import QUICK
 from toy_target import perfdojo_toy
 
-from perfdojo_sdk import load_library
+from perfdojo_sdk import load_library, load_model
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.kernels.selection import select
 from perfdojo_sdk.library import loader, verification
@@ -311,6 +311,18 @@ def test_the_name_of_a_size_leads_to_its_kernel(copy: Path) -> None:
 def test_a_folder_without_a_library(tmp_path: Path) -> None:
     with pytest.raises(LibraryError, match="holds no library"):
         load_library(tmp_path)
+    (tmp_path / "model.json").touch()
+    with pytest.raises(LibraryError) as of_a_model:
+        load_library(tmp_path)
+    assert "load_model" in of_a_model.value.hint
+    with pytest.raises(LibraryError) as of_a_file:
+        load_library(tmp_path / "model.json")
+    assert of_a_file.value.hint == f"name the folder: {tmp_path}"
+    (tmp_path / "manifest.json").touch()
+    (tmp_path / "model.json").unlink()
+    with pytest.raises(LibraryError) as of_a_library:
+        load_model(tmp_path)
+    assert "load_library" in of_a_library.value.hint
 
 
 def test_a_shared_object_that_was_changed_is_not_loaded(copy: Path) -> None:

@@ -106,6 +106,14 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (A([[0.01, 0.02, -0.01, 0.005]], dtype=BRAIN),),
     ),
     "infinities of bf16": (lambda x: x.nan_to_num(), (A([INF, -INF, NAN], dtype=BRAIN),)),
+    "large integers": (
+        lambda x: (
+            x + torch.full((2,), 2**60 + 1),
+            x.add(x, alpha=2**53 + 1),
+            x + torch.arange(2**60 + 1, 2**60 + 3),
+        ),
+        (A([1, 3]),),
+    ),
     "huber of two dtypes": (lambda x, t: F.huber_loss(x, t), (A([1.0, 2.0]), A([0.5, 4.0]).double())),
 }
 

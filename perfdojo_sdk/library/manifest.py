@@ -24,6 +24,8 @@ from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verificati
 from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 
 FILE = "manifest.json"
+#: The file that a model's folder has in its place.
+MODEL = "model.json"
 SCHEMA = 2
 MAX_FILE_BYTES = 64 << 20
 #: Largest size of any other file of a library.
@@ -215,6 +217,10 @@ def read_manifest(directory: Path) -> Manifest:
             what = f"{path} is larger than {MAX_FILE_BYTES} bytes"
             raise LibraryError("PD-L002", what, hint=hint) from None
         what = f"{directory} holds no library"
+        if (directory / MODEL).is_file():
+            hint = "it holds a model: perfdojo_sdk.load_model"
+        elif directory.is_file():
+            hint = f"name the folder: {directory.parent}"
         raise LibraryError("PD-L001", what, why=f"{path}: {error.strerror}", hint=hint) from None
     try:
         found = json.loads(content)

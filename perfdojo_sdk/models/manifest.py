@@ -17,12 +17,13 @@ from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from perfdojo_sdk.core.dtypes import BYTES, DTYPES
 from perfdojo_sdk.core.files import read_bounded
-from perfdojo_sdk.library.manifest import Identifier, LibraryError, Sha256
+from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
+from perfdojo_sdk.library.manifest import MODEL, Identifier, LibraryError, Sha256
 from perfdojo_sdk.models import blocks
 from perfdojo_sdk.models.policy import PEERS
 from perfdojo_sdk.store.traces import Strict, first_error
 
-FILE, WEIGHTS, LIBRARY, PARTS = "model.json", "weights.safetensors", "library", "parts"
+FILE, WEIGHTS, LIBRARY, PARTS = MODEL, "weights.safetensors", "library", "parts"
 MAX_BYTES = 256 << 20
 
 ValueName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -358,6 +359,10 @@ def read_model_manifest(directory: Path) -> ModelManifest:
         if error.errno == errno.EFBIG:
             raise LibraryError("PD-O011", f"{path} is larger than {MAX_BYTES} bytes", hint=hint) from None
         what = f"{directory} holds no model"
+        if (directory / LIBRARY_FILE).is_file():
+            hint = "it holds a library: perfdojo_sdk.load_library"
+        elif directory.is_file():
+            hint = f"name the folder: {directory.parent}"
         raise LibraryError("PD-O010", what, why=f"{path}: {error.strerror}", hint=hint) from None
     try:
         return ModelManifest.model_validate_json(content)

@@ -111,6 +111,11 @@ class Call:
             raise Refused(Reason.CHOICE, f"{self.op} with {name} = {ascii(value)[:40]}")
         return float(value)
 
+    def number(self, name: str, default: float | int) -> float | int:
+        """As it is given: an integer of 64 bits is no float."""
+        value = self.arguments.get(name)
+        return value if isinstance(value, int) else self.real(name, default)
+
     def text(self, name: str, default: str = "") -> str:
         value = self.arguments.get(name)
         return default if value is None else str(value)

@@ -54,7 +54,7 @@ def _function(name: str, formula: Callable[[str], str]) -> Row:
 
 def _scaled(c: Call, sign: str, x: Operand, y: Operand) -> Value:
     """x + alpha y, or x - alpha y."""
-    alpha = c.real("alpha", 1.0)
+    alpha = c.number("alpha", 1.0)
     if c.dtype == "bool":
         raise Refused(Reason.DTYPE, "sums of bool")
     if alpha == 1.0:

@@ -388,7 +388,7 @@ def _number(value: float | None, default: float) -> Row:
         given = c.arguments.get("fill_value", c.arguments.get("value", value))
         if isinstance(given, Value):
             return m.expand(c.b, cast(c.b, given, c.dtype), c.shape)
-        return made(c, default if given is None else float(given))
+        return made(c, default if given is None else given)
 
     return row
 
@@ -401,11 +401,13 @@ def made(c: Call, number_: float) -> Value:
 
 
 def _range(c: Call) -> Value:
-    start, step = c.real("start", 0.0), c.real("step", 1.0)
+    start, step = c.number("start", 0), c.number("step", 1)
     [count] = c.shape
     if count > 2**20:
         raise Refused(Reason.SIZE, f"a range of {count} numbers")
     kind = numpy_dtype(c.dtype)
+    if isinstance(start, int) and isinstance(step, int):
+        return c.b.constant(np.array([start + n * step for n in range(count)]).astype(kind))
     return c.b.constant((np.float64(start) + np.arange(count) * np.float64(step)).astype(kind))
 
 
@@ -425,7 +427,7 @@ def _eye(c: Call) -> Value:
 
 
 def _scalar(c: Call) -> Value:
-    return c.b.filled((), c.real("s"), c.dtype)
+    return c.b.filled((), c.number("s", 0), c.dtype)
 
 
 def _filled_like(c: Call) -> Value:
@@ -433,7 +435,7 @@ def _filled_like(c: Call) -> Value:
     value = c.arguments.get("value", 0)
     if isinstance(value, Value):
         return m.expand(c.b, cast(c.b, value, c.dtype), c.shape)
-    return made(c, float(value))
+    return made(c, value)
 
 
 ROWS: Mapping[str, Row] = {
