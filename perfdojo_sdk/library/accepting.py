@@ -73,7 +73,7 @@ def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
     """
     first = attempt.measured
     if first is not None and (first.outputs is None or first.details.get("stopped")):
-        attempt = timed_again(attempt, work.time)  # its time is from a first look or a race
+        attempt = timed_again(attempt, work.time, work.patience_s)  # its time is from a first look or a race
     if attempt.measured is not None:
         return attempt
     if not attempt.untimed or attempt.artifact is None:
@@ -94,7 +94,7 @@ def _without_pack(work: KernelWork, attempt: Attempt) -> Timing | None:
     packed = ArraySpec("pd_packed", (packing.bytes // BYTES["f32"],), "f32")
     symbol = packed_symbol(attempt.source.symbol)
     rest = replace(attempt.artifact, symbol=symbol, inputs=(*packing.rest, packed))
-    measured = timed_again(replace(attempt, artifact=rest), work.time).measured
+    measured = timed_again(replace(attempt, artifact=rest), work.time, work.patience_s).measured
     return Timing.of(measured) if measured is not None and measured.seconds else None
 
 

@@ -10,7 +10,7 @@ from time import perf_counter
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement
 from perfdojo_sdk.library.attempts import Attempt, median
 from perfdojo_sdk.library.suspicion import believable_first
-from perfdojo_sdk.library.work import KernelWork
+from perfdojo_sdk.library.work import PATIENCE_S, KernelWork
 from perfdojo_sdk.measure.timing import ratio_by_rounds
 
 #: Number of the fastest games of a search that get a long timing, besides the expert's own.
@@ -23,9 +23,8 @@ ALIKE = 1.05
 LONG_GAME = 200
 #: If the long timing is this many times the first time, the machine was busy, and it is repeated.
 BUSY = 1.05
-#: Most long timings of one game, and seconds after which there is no further one: a busy moment may last for
-#: seconds.
-PATIENCE, PATIENCE_S = 4, 2.0
+#: Most long timings of one game.
+PATIENCE = 4
 
 
 def ranked(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> list[Attempt]:
@@ -56,14 +55,18 @@ def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
     artifacts = [attempt.artifact for attempt in close if attempt.artifact is not None]
     times = work.time_in_turns(artifacts) if len(close) > 1 else None
     if times is None:
-        return sorted([*(timed_again(attempt, work.time) for attempt in close), *rest], key=median)
+        return sorted(
+            [*(timed_again(attempt, work.time, work.patience_s) for attempt in close), *rest], key=median
+        )
     worth = work.context.settings.worth_of_proofs
     return by_turns([a.timed(time) for a, time in zip(close, times, strict=True)], rest, worth)
 
 
-def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failure]) -> Attempt:
+def timed_again(
+    attempt: Attempt, time: Callable[[Artifact], Measurement | Failure], patience_s: float = PATIENCE_S
+) -> Attempt:
     """The attempt with a long timing, which is repeated if its first time was better: the machine was
-    busy."""
+    busy. There is no further one after ``patience_s`` seconds."""
     if attempt.artifact is None or attempt.measured is None:
         return attempt
     found: list[Measurement] = []
@@ -71,7 +74,7 @@ def timed_again(attempt: Attempt, time: Callable[[Artifact], Measurement | Failu
     while not found or (
         len(found) < PATIENCE
         and found[-1].median > BUSY * attempt.measured.median
-        and perf_counter() - begin < PATIENCE_S
+        and perf_counter() - begin < patience_s
     ):
         measured = time(attempt.artifact)
         if isinstance(measured, Failure):

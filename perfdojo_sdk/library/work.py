@@ -17,6 +17,10 @@ from perfdojo_sdk.library.running import timed, timed_in_turns
 from perfdojo_sdk.library.stage_times import StageTimes
 from perfdojo_sdk.library.verification import VerificationCache
 
+#: Seconds for which a busy machine is waited for, as a busy moment may last so long; and the same in budgets
+#: of a timing, where that is less.
+PATIENCE_S, PATIENCE_BUDGETS = 2.0, 5.0
+
 
 class Roofline:
     """Lower bounds on times, by the best figures that any probe of the machine has shown so far."""
@@ -69,6 +73,11 @@ class KernelWork:
     @property
     def request(self) -> RunRequest:
         return self.context.settings.request
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds for which a busy machine is waited for."""
+        return min(PATIENCE_S, PATIENCE_BUDGETS * self.request.budget_s)
 
     def time(self, artifact: Artifact) -> Measurement | Failure:
         """A long timing, with outputs."""
