@@ -80,8 +80,12 @@ class Workshop:
         """Have a kernel for each program; those that cannot be had, by text, with the reason. ``constants``:
         text of a program -> inputs that seldom change, for which its kernel offers a pack."""
         given = {p.text: tuple(constants.get(p.text, ())) if self.packs else () for p in programs}
-        wanted = [p for p in programs if (p.text, given[p.text]) not in self.libraries]
-        wanted = [p for p in wanted if p.text not in self.failures]
+
+        def is_missing(program: Program) -> bool:
+            ready = (program.text, given[program.text]) in self.libraries
+            return not ready and program.text not in self.failures
+
+        wanted = list(filter(is_missing, programs))
         absent = [p for p in wanted if not self._is_kept(p, given[p.text])]
         self.built += len(absent)
         worth = WORTH_OF_MANY if len(absent) > MANY else WORTH_OF_PROOFS
@@ -98,9 +102,8 @@ class Workshop:
         with with_helpers(build, others, self._helpers(len(others))) as mine:
             for each in chain(large, mine):
                 build(each)
-        for program in wanted:
-            if not (program.text in self.failures or (program.text, given[program.text]) in self.libraries):
-                self._have(program, given[program.text], worth)
+        for program in filter(is_missing, wanted):  # kept, or built by another process
+            self._have(program, given[program.text], worth)
         return {p.text: self.failures[p.text] for p in programs if p.text in self.failures}
 
     def _have(self, program: Program, constants: tuple[str, ...], worth_of_proofs: float) -> None:

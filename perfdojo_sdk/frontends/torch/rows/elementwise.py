@@ -153,9 +153,9 @@ def _erfc(c: Call) -> Value:
     if c.dtype == "f64":
         raise Refused(Reason.DTYPE, "erfc of f64")
     series = "0.17087277"
-    for number_ in (-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196,
+    for factor in (-0.82215223, 1.48851587, -1.13520398, 0.27886807, -0.18628806, 0.09678418, 0.37409196,
                     1.00002368):  # fmt: skip
-        series = f"({number_} + T * {series})".replace("(-", "(0 - ")
+        series = f"({factor} + T * {series})".replace("(-", "(0 - ")
     text = f"T * exp(T * {series} - 1.26551223 - {{a}} * {{a}})".replace("T", "(1 / (1 + 0.5 * {a}))")
     whole = f"select({{a}} < 0.5, 1 - erf({{a}}), {text})"
     return pointwise(c, "erfc", lambda a: whole.replace("{a}", a), c["self"])

@@ -289,9 +289,8 @@ def _of_lists(row: Row) -> Row:
             return c.b.view(value, (1,)) if isinstance(value, Value) and not value.rank else value
 
         arguments = {name: listed(value) for name, value in c.arguments.items()}
-        index = arguments["index"]
         found = row(Call(c.b, c.op, arguments, [Result((1,), c.dtype)], (True,)))
-        assert isinstance(found, Value) and isinstance(index, Value)
+        assert isinstance(found, Value), "these rows have one result"
         return c.b.view(found, c.shape)
 
     return made
