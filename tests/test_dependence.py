@@ -87,10 +87,14 @@ def subscripts_of_two(
     return one, one if ours == theirs and rng.random() < 0.4 else other
 
 
-def buffer_of(dimensions: int, rng: Random) -> Buffer:
-    """Large enough for every form; now and then with a dimension that is not materialised."""
-    kept = [Dimension(10**6, rng.random() < 0.85) for _ in range(dimensions)]
-    return Buffer("x", "f32", tuple(kept), "heap", ("x",))
+def buffer_of(forms: list[AffineExpr], sizes: list[int], rng: Random) -> Buffer:
+    """Just as large as the forms need, or much larger; now and then with a dimension that is not
+    materialised."""
+    dimensions = []
+    for form in forms:
+        size = max(form.bounds(sizes)[1], 0) + 1 if rng.random() < 0.6 else 10**6
+        dimensions.append(Dimension(size, "N" if rng.random() < 0.15 else ""))
+    return Buffer("x", "f32", tuple(dimensions), "heap", ("x",))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -102,7 +106,7 @@ def test_quotients_that_it_calls_apart_never_meet(seed: int) -> None:
         ours = [rng.randint(1, 4) for _ in range(depth)]
         theirs = ours[:shared] + [rng.randint(1, 4) for _ in range(depth - shared)]
         one, other = subscripts_of_two(rng, ours, theirs)
-        buffer = buffer_of(len(one), rng)
+        buffer = buffer_of(one, ours, rng)
         signs = "".join(rng.choice("=<>*") for _ in range(shared))
         found = may_meet(buffer, Access("x", tuple(one)), ours, Access("x", tuple(other)), theirs, signs)
         meet = any(
@@ -115,6 +119,17 @@ def test_quotients_that_it_calls_apart_never_meet(seed: int) -> None:
         cautious, apart, together = cautious + (found and not meet), apart + (not found), together + meet
     assert apart > 150 and together > 150, "there is something to tell apart"
     assert cautious < apart, "it says more than that everything may meet"
+
+
+def test_cells_of_joined_loops_are_told_apart_behind_a_constant() -> None:
+    """The last 5 of 50 iterations over rows of 7: ``{0}+45`` is ``({0}+3)//7+6`` and its remainder."""
+    sizes, number = [5], AffineExpr.of({0: 1}, 3)
+    row = Quotient.of(number, 7, False, sizes).plus(AffineExpr.of({}, 6))
+    access = Access("x", (row, Quotient.of(number, 7, True, sizes)))
+    buffer = Buffer("x", "f32", (Dimension(8), Dimension(7)), "heap", ("x",))
+    assert not may_meet(buffer, access, sizes, access, sizes, "<")
+    rows_only = Buffer("x", "f32", (Dimension(8), Dimension(7, "N")), "heap", ("x",))
+    assert may_meet(rows_only, access, sizes, access, sizes, "<")
 
 
 def spot_of(path: tuple[int, ...], sizes: list[int], text: str) -> Spot:
@@ -164,7 +179,7 @@ def test_one_instance_each_is_meant(seed: int) -> None:
     for _ in range(1500):
         sizes = [rng.randint(1, 4) for _ in range(rng.randint(1, 3))]
         subscripts = digits(rng, sizes) if rng.random() < 0.4 else [random_form(rng, sizes) for _ in range(2)]
-        buffer = buffer_of(2, rng)
+        buffer = buffer_of(subscripts, sizes, rng)
         start = rng.randrange(len(sizes))
         at = spot_of((0,) * len(sizes), sizes, "2 y[{0}] = x[{0}]")
         levels = range(start, len(sizes))

@@ -256,6 +256,29 @@ def test_a_triangle_keeps_its_condition_and_the_plan_says_so() -> None:
     assert "if" in found.games[0].program.text
 
 
+def test_rows_of_an_image_are_one_under_a_filter_of_one_position() -> None:
+    text = """kernel pointwise(x, f) -> y
+x f32 [2,64,7,14] heap
+f f32 [32,64,1,1] heap
+y f32 [2,32,7,14] heap
+
+2 32 7 14
+| y[{0},{1},{2},{3}] = 0
+| 64 1 1 y[{0},{1},{2},{3}] += x[{0},{4},{2}+{5},{3}+{6}] * f[{1},{4},{5},{6}]
+"""
+    together, apart = (
+        [play.trace for play in play_contractions(parse(source), RULES, TARGET)]
+        for source in (text, text.replace("x f32 [2,64,7,14]", "x f32 [2,64,7,20]"))
+    )
+    assert all(joins(game) for game in together), "98 neighbours hold more full vectors than 7 rows of 14"
+    assert not any(joins(game) for game in apart), "the rows of x lie apart"
+    assert all(passes(game) for game in together)
+
+
+def joins(game: Trace) -> bool:
+    return any(step.move.transformation == "collapse_scopes" for step in game.steps)
+
+
 def test_two_contractions_are_two_parts() -> None:
     found = planned(ATTENTION)
     assert [d.choice for d in found.decisions if d.rule == "parts"] == ["contraction", "rows", "contraction"]

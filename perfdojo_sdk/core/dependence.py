@@ -60,14 +60,16 @@ def may_meet(
             return False
     return all(
         _may_be_equal(one, first_sizes, other, second_sizes, directions)
-        for one, other in _same_dividends(buffer, first, second)
+        for one, other in _also_equal(buffer, first, second)
     )
 
 
-def _same_dividends(buffer: Buffer, first: Access, second: Access) -> Iterator[tuple[AffineExpr, AffineExpr]]:
-    """Dividends that are equal when the subscripts are: ``a//n == b//n`` and ``a%n == b%n`` mean a == b."""
+def _also_equal(buffer: Buffer, first: Access, second: Access) -> Iterator[tuple[AffineExpr, AffineExpr]]:
+    """Further pairs that are equal when all subscripts are: addresses, and dividends, since ``a//n == b//n``
+    and ``a%n == b%n`` mean a == b."""
     if not any(first.subscripts[k].quotients for k in buffer.materialised):
         return
+    yield buffer.address(first.subscripts), buffer.address(second.subscripts)
     split: set[tuple[int, bool, AffineExpr, AffineExpr]] = set()
     equal = [(first.subscripts[k], second.subscripts[k]) for k in buffer.materialised]
     while equal:

@@ -1,4 +1,5 @@
-"""Forms of a contraction to plan: sums in groups that instructions add up, or operands converted before."""
+"""Forms of a contraction to plan: sums in groups that instructions add up, operands converted before, loops
+that walk through the same rows as one."""
 
 from __future__ import annotations
 
@@ -37,6 +38,37 @@ def forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
             yield play, converted
             return
     yield start, nest
+
+
+def with_joined_loops(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
+    """The contraction with neighbouring loops as one where each array is walked through as by one, such as
+    the rows and columns of an image under a filter of one position; None where no loops are.
+
+    One long loop leaves a smaller part of its iterations to tiles that are not full.
+    """
+    play, found = _again(start), nest
+    level = 0
+    while level + 1 < len(found.loops):
+        joined = None
+        if _walk_as_one(play, found, level) and play.may("collapse_scopes", found.loops[level].id):
+            joined = find_nest(play.program.body[-1])
+        if joined is None:
+            level += 1
+        else:
+            found = replace(joined, group=nest.group)
+    return (play, found) if found is not nest else None
+
+
+def _walk_as_one(play: Play, nest: Nest, level: int) -> bool:
+    """True if a step of the loop at ``level`` is, in every array, as far as all steps of the next one."""
+    size = nest.loops[level + 1].size
+    for leaf in nest.loops[0].leaves:
+        for access in (leaf.statement.target, *leaf.statement.reads):
+            buffer = play.program.buffer_of[access.array]
+            outer, inner = (lane_stride(buffer, access.subscripts, l) for l in (level, level + 1))
+            if outer is None or inner is None or outer != inner * size:
+                return False
+    return True
 
 
 def _again(start: Play) -> Play:

@@ -21,9 +21,10 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, forms
+from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, forms, with_joined_loops
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, Product, gathered
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward, move_outward
 from perfdojo_sdk.experts.cpu.matrix_tiles import matrix_plays
@@ -50,6 +51,9 @@ SCATTER = 2.0
 
 #: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
+
+#: Loops are joined if that lowers the cost of the best plan below this fraction.
+JOINED = 0.97
 
 #: Fraction of the second-level cache, as a divisor, for a panel whose rows lie apart: they share fewer sets.
 LOOSE = 8
@@ -127,7 +131,7 @@ def _plan(
             return None
         must_pack = any(of_lanes != 1 for _, of_lanes in in_group) or any(s != size for s in strides)
     depth = (*nest.sizes, *nest.products[0].sizes)
-    may_pack = all(_cells_differ(b, depth) for b in columns)
+    may_pack = all(_cells_differ(program.buffer_of[b.array], b, depth) for b in columns)
     if must_pack and not may_pack:
         return None
     rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
@@ -150,7 +154,7 @@ def _plan(
         return None  # nothing is read twice: sums along columns read each row of b once, in order
     steps = nest.products[0].steps
     cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
-    if any(_walks_far(program, a) for a, _ in filter(None, operands)):
+    if any(_walks_far(program, a, depth) for a, _ in filter(None, operands)):
         cost *= 2
     if scattered:
         cost += SCATTER * prod(sizes)
@@ -169,23 +173,29 @@ def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | 
     return None
 
 
-def _cells_differ(access: Access, sizes: tuple[int, ...]) -> bool:
-    """True if packing makes no cell twice: each subscript counts its iterators like digits of a number."""
+def _cells_differ(buffer: Buffer, access: Access, sizes: tuple[int, ...]) -> bool:
+    """True if packing makes no cell twice: each subscript counts its iterators like digits of a number, or
+    the address does, where loops were joined."""
+    if any(subscript.quotients for subscript in access.subscripts):
+        return _counts(buffer.address(access.subscripts), sizes)
     return all(_counts(subscript, sizes) for subscript in access.subscripts)
 
 
 def _counts(form: AffineExpr, sizes: tuple[int, ...]) -> bool:
     most = 0
     for level, step in sorted(form.terms, key=lambda term: abs(term[1])):
+        if sizes[level] == 1:
+            continue
         if abs(step) <= most:
             return False
         most += abs(step) * (sizes[level] - 1)
     return not form.quotients
 
 
-def _walks_far(program: Program, access: Access) -> bool:
+def _walks_far(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
     """True if the steps of the reduction leave most of each cache line that they fetch unused."""
-    return lane_stride(program.buffer_of[access.array], access.subscripts, access.levels[-1]) not in (0, 1)
+    level = max((l for l in access.levels if sizes[l] > 1), default=0)
+    return lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1)
 
 
 def _outputs(program: Program, nest: Nest) -> Iterator[Access]:
@@ -223,8 +233,9 @@ def play_contractions(
         return []
     worth_threads = THREADS_COST * _statements_per_second(found[1].loops[0], target)
     plays: list[Play] = list(matrix_plays(*found, target, worth_threads))
-    for start, nest in forms(*found):
-        for plan in plans(start.program, nest, target, runs):
+    for form in forms(*found):
+        start, nest, ways = _cheaper(*form, target, runs)
+        for plan in ways:
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
                     mapped = Play(root, rules, rules.most)
@@ -233,6 +244,28 @@ def play_contractions(
                     if all(mapped.program != other.program for other in plays):
                         plays.append(mapped)
     return plays
+
+
+def best_plan(
+    root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+) -> Plan | None:
+    """The plan of the contraction as it is, without groups; None where no tiles pay. ``runs``: as for
+    :func:`plans`."""
+    found = gathered(root, rules)
+    return next(iter(_cheaper(*found, target, runs)[2]), None) if found else None
+
+
+def _cheaper(
+    start: Play, nest: Nest, target: Target, runs: Mapping[str, int]
+) -> tuple[Play, Nest, list[Plan]]:
+    """The contraction and its plans; with joined loops if that makes it cheaper."""
+    own = plans(start.program, nest, target, runs)
+    joined = with_joined_loops(start, nest)
+    if joined is not None:
+        others = plans(joined[0].program, joined[1], target, runs)
+        if others and (not own or others[0].cost < JOINED * own[0].cost):
+            return *joined, others
+    return start, nest, own
 
 
 def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) -> list[Play]:
@@ -302,6 +335,7 @@ class _Panel:
         self.moves, self.plan, self.piece, self.in_place = play, plan, piece, in_place
         self.cell = max(BYTES[play.program.buffer_of[b.array].dtype] for b in plan.columns)
         self.result = BYTES[nest.dtype]
+        self.lanes = nest.sizes[plan.lane]
         self.grouped = int(nest.group is not None)
         """Loops of a group, inside of a register tile."""
         self.first_cache, self.second_cache = near_caches(target)
@@ -427,7 +461,7 @@ class _Panel:
             return
         rows = nest[steps]
         move_inward(play, copy, steps)
-        near = self.first_cache // 2 // (play.program.buffer_of[array].shape[-1] * self.cell)
+        near = self.first_cache // 2 // (self._row_length(array) * self.cell)
         if not self.plan.must_pack:
             for few in split(play, rows, largest_divisor(play.scope(rows).size, near))[1:]:
                 move_inward(play, few, 1)
@@ -439,12 +473,16 @@ class _Panel:
             return False
         reads = [t for t in play.scope(place).touches[array] if not t.writes]
         again = prod(reads[0].sizes) // (plan.steps * self.piece.wide * self.piece.width)
-        width = play.program.buffer_of[array].shape[-1]
+        width = self._row_length(array)
         return (
             again >= WORTH_PACKING * plan.tiling.high
             and width > self.piece.wide * self.piece.width
             and width * plan.steps * self.cell > self.first_cache // 2
         )
+
+    def _row_length(self, array: str) -> int:
+        """Neighbouring cells of b in a row: of its last dimension, or those that a joined loop passes."""
+        return max(self.moves.program.buffer_of[array].shape[-1], self.lanes)
 
 
 def _only_sum(body: Sequence[Node]) -> Scope:

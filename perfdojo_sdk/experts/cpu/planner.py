@@ -20,8 +20,8 @@ from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
-from perfdojo_sdk.experts.cpu.contraction_nests import gathered, is_contraction
-from perfdojo_sdk.experts.cpu.contractions import plans, play_contractions
+from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
+from perfdojo_sdk.experts.cpu.contractions import best_plan, play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay
@@ -201,8 +201,8 @@ class _Planner:
 
     def _describe_tiles(self, sub: Program) -> None:
         """Record the register tiles of a contraction, by the model's cost."""
-        found = gathered(sub, self.rules)
-        for tiled in plans(found[0].program, found[1], self.target, self.runs)[:1] if found else ():
+        tiled = best_plan(sub, self.rules, self.target, self.runs)
+        if tiled is not None:
             wide = max(piece.wide for piece in tiled.tiling.pieces)
             capabilities = self.target.capabilities
             numbers = {
