@@ -332,6 +332,18 @@ def test_without_moves_the_root_shrinks() -> None:
     assert reduced.root.buffer_of["x"].shape == reduced.root.buffer_of["y"].shape == (2,)
 
 
+def test_a_loop_that_runs_once_keeps_nothing_from_shrinking() -> None:
+    """A depthwise convolution: each filter has one channel, of an image of as many channels as filters."""
+    depthwise = program(
+        "kernel d(x, w) -> y\nx f32 [64,9,9] heap\nw f32 [64,1,3,3] heap\ny f32 [64,7,7] heap\n\n"
+        "64 7 7\n| y[{0},{1},{2}] = 0\n"
+        "| 1 3 3 y[{0},{1},{2}] += x[{0}+{3},{1}+{4},{2}+{5}] * w[{0},{3},{4},{5}]"
+    )
+    reduced = reduce_trace(Trace(depthwise).play(RULES, Move.of("split_scope", "s0", factor=8)), RULES, 500)
+    assert reduced.root.buffer_of["x"].shape[0] == reduced.root.buffer_of["w"].shape[0] == 16
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
 def test_extents_unify_what_one_iterator_indexes() -> None:
     found = extents(program(programs.MATMUL))
     assert [set(e.places) for e in found if e.size == 6] == [{(0, 0, 1), ("a", 1), ("b", 0)}]

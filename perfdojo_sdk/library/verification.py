@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from perfdojo_sdk.verify.reduced import Reduction
 
 #: Most statement instances of one run in the exact leg; more take long and show no more faults.
-EXACT_INSTANCES = 3000
+EXACT_INSTANCES = 12000
 #: The same limit for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
 #: Most statement instances for comparing a compiled candidate, if no rows of the kernel can be checked alone.
@@ -33,9 +33,9 @@ QUICK_COMPARED = 10**7
 
 
 #: Statement instances, or elements of the arguments, of a large kernel, whose calls take long.
-LARGE, LARGE_ARGUMENTS = 10**8, 5 * 10**7
+LARGE, LARGE_ARGUMENTS = 2 * 10**7, 10**7
 #: Instances of the shape that it is mostly verified at: as wanted, and at most.
-SMALLER, MOST_SMALLER = 10**7, 5 * 10**7
+SMALLER, MOST_SMALLER = 2 * 10**6, 5 * 10**7
 #: Most moves of a game that is worth playing again for that, where the kernel is only just large; of one that
 #: is larger, so many times as many.
 SHORT_GAME = 400

@@ -148,11 +148,20 @@ def sizes_of(root: Program) -> Mapping[SizeKey, int]:
 
 
 def _subscripts(root: Program) -> Iterator[tuple[SizeKey, AffineExpr, Path, bool]]:
-    """Every subscript: its dimension, itself, its statement's path, whether it is written through."""
+    """Every subscript: its dimension, itself without loops that run once beside others, its statement's path,
+    whether it is written through."""
     for name, occurrences in root.occurrences.items():
         for occurrence in occurrences:
             for k, subscript in enumerate(occurrence.access.subscripts):
-                yield (name, k), subscript, occurrence.path, occurrence.writes
+                yield (name, k), _moving(subscript, occurrence.sizes), occurrence.path, occurrence.writes
+
+
+def _moving(subscript: AffineExpr, sizes: Sequence[int]) -> AffineExpr:
+    """The subscript without the terms of loops that run once, unless it has no others."""
+    kept = [(level, step) for level, step in subscript.terms if sizes[level] > 1]
+    if not kept or len(kept) == len(subscript.terms):
+        return subscript
+    return AffineExpr.of(dict(kept), subscript.constant, subscript.quotients)
 
 
 def _counted(root: Program) -> Iterator[Path]:
