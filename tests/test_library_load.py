@@ -95,6 +95,27 @@ def test_a_bound_call_keeps_its_arrays(library: Library) -> None:
     assert run()[1] is z
 
 
+def test_inputs_may_be_named(library: Library) -> None:
+    a, b = random(4, 6), random(6, 5)
+    c = library.matmul(a, b)
+    for named in (library.matmul(a, b=b), library.matmul(b=b, a=a), library.matmul.bind(b=b, a=a)()):
+        np.testing.assert_array_equal(named, c)
+    for given, named, words in (
+        ((a,), {"b": b, "a": a}, "matmul gets a twice; its inputs are a, b"),
+        ((a,), {"outt": b}, "has no input outt; its inputs are a, b"),
+        ((a,), {"outt": b}, "out"),
+        ((), {"b": b}, "matmul lacks a"),
+    ):
+        with pytest.raises(ArgumentTypeError) as caught:
+            library.matmul(*given, **named)
+        assert words in str(caught.value)
+
+
+def test_arrays_in_another_order_are_told_apart_from_other_arrays(library: Library) -> None:
+    with pytest.raises(ArgumentValueError, match="another order: array 2 as a, array 1 as b"):
+        library.matmul(random(6, 5), random(4, 6))
+
+
 def test_several_outputs(library: Library) -> None:
     x = random(6)
     y, z = library.twin(x)

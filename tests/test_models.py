@@ -95,6 +95,27 @@ def test_a_model_gives_the_results_of_the_network(model: Model) -> None:
     assert list(model.inputs) == ["x"] and list(model.outputs) == ["y", "n"]
 
 
+def test_a_bound_call_reads_its_inputs_and_writes_its_outputs_anew(model: Model) -> None:
+    x = X.copy()
+    run = model.bind(x, threads=1)
+    y, n = run()
+    assert np.array_equal(y, model(x)[0]) and n.tolist() == [3, 6]
+    x *= 2
+    again, _ = run()
+    assert again is y and np.array_equal(y, model(x)[0])
+    with pytest.raises(TypeError, match="z is no input of the model"):
+        model.bind(x, z=x)
+    with pytest.raises(ValueError, match="expected an array in C order"):
+        model.bind(np.asfortranarray(x))
+
+
+def test_a_bound_call_goes_on_with_the_weights_that_it_was_bound_to(model: Model) -> None:
+    run = model.bind(X)
+    before = run()[0].copy()
+    model.repack({name: 2 * array for name, array in model.weights.items()})
+    assert np.array_equal(run()[0], before) and not np.array_equal(model(X)[0], before)
+
+
 def test_equal_kernels_are_built_once(model: Model) -> None:
     kernels = [node.kernel for node in model.manifest.nodes]
     assert len(kernels) == 3 and len(set(kernels)) == 2
@@ -108,7 +129,8 @@ def test_one_function_in_c_gives_the_bits_of_the_kernels(model: Model, built: Pa
     prototype = "int pd_model_network(const float *x0, float *y0, int64_t *y1, const void *weights,"
     assert prototype in header.read_text()
     apart = perfdojo_sdk.load_model(changed(built, tmp_path, lambda d: d.update(symbol="")))
-    assert all((one == other).all() for one, other in zip(model(X), apart(X), strict=True))
+    for results in (apart(X), apart.bind(X)()):
+        assert all((one == other).all() for one, other in zip(model(X), results, strict=True))
 
 
 def test_the_function_refuses_a_small_workspace(model: Model) -> None:

@@ -85,7 +85,8 @@ def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
     found = read(source, inputs_of(given))
     graph = found.graph if found.free is None else found.free.at(SIZES[-1])
     if graph is None:
-        raise found.dependent or unsupported(Path(source).name, list(found.refused))
+        error = unsupported(Path(source).name, list(found.refused))
+        raise found.dependent or error
     plugins = load_plugins(targets=[target] if target else None)
     chosen = choose_target(plugins, target)
     graph, _ = with_integer_sums(without_duplicates(graph), unit_of(chosen.dialect), laws=False)

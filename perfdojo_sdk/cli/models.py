@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from perfdojo_sdk.cli.console import progress, table
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.frontends.torch.named import no_name
@@ -226,7 +227,9 @@ def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tu
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
-    """The error for what is not supported; ``rows`` were printed before."""
+    """The error for what is not supported, after a table of it. ``rows``: node, operator, what, why."""
+    if rows:
+        progress(table(("node", "operator", "what", "why"), rows, "not supported"))
     kinds = sorted({row[3] for row in rows})
     what = f"{number_of(len(rows), 'parts')} of {name} {'is' if len(rows) == 1 else 'are'} not supported"
     return DojoError("PD-O004", what, why="; ".join(kinds), hint="the table above says where and why")

@@ -177,8 +177,8 @@ def command(
         _list(asked, rows, as_json)
         raise typer.Exit(1 if rows else 0)
     if rows or graph is None:
-        progress(table(("node", "operator", "what", "why"), rows, "not supported"))
-        raise asked.dependent or unsupported(Path(model).name, rows)
+        refused = unsupported(Path(model).name, rows)
+        raise asked.dependent or refused
     settings = replace(Settings(), threads=threads or Settings().threads)
     budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
     folder = output or Path("build", "models", _folder_name(model))

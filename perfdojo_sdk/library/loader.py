@@ -13,7 +13,8 @@ import os
 import platform
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.store.records import sha256
 
 SHARED_OBJECT = "shared_object"
+#: Most inputs for which an error looks whether they fit in another order.
+MOST_PERMUTED = 6
 
 
 class UnknownOperatorError(DojoError, AttributeError):
@@ -194,7 +197,7 @@ class Library:
 
 
 class Operator:
-    """One operator: ``operator(x, ..., out=None, threads=None, workspace=None)``."""
+    """One operator: ``operator(x, ..., out=None, threads=None, workspace=None)``, inputs also by name."""
 
     def __init__(self, name: str, functions: Sequence[_Function]) -> None:
         self.name = name
@@ -211,7 +214,7 @@ class Operator:
         return function
 
     def __call__(
-        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None
+        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None, **named: Any
     ) -> Any:
         """Compute; returns ``out``, or fresh NumPy arrays.
 
@@ -224,10 +227,11 @@ class Operator:
         by default each Python thread keeps its own.
         Errors: :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
         """
-        return self._bound(inputs, out, threads, workspace, own=False)()
+        given = self._in_order(inputs, named) if named else inputs
+        return self._bound(given, out, threads, workspace, own=False)()
 
     def bind(
-        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None
+        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None, **named: Any
     ) -> BoundCall:
         """Check the arguments once, for calls without arguments: ``run = operator.bind(x, out=y); run()``.
 
@@ -236,7 +240,23 @@ class Operator:
         the bound call's own, so bound calls of several Python threads may run at once, one such
         call may not. Arguments and errors: as of the operator itself.
         """
-        return self._bound(inputs, out, threads, workspace, own=True)
+        given = self._in_order(inputs, named) if named else inputs
+        return self._bound(given, out, threads, workspace, own=True)
+
+    def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
+        """The inputs, some of which were given by name, in the order of the kernel."""
+        names = [i.name for i in next(iter(self._functions.values())).entry.inputs]
+        free = names[len(inputs) :]
+        for name in named:
+            if name not in free:
+                taken = f"gets {name} twice" if name in names else f"has no input {name}"
+                hint = closest(name, [*names, "out", "threads", "workspace"])
+                what = f"{self.name} {taken}; its inputs are {', '.join(names)}"
+                raise ArgumentTypeError("PD-L011", what, hint=hint)
+        missing = [name for name in free if name not in named]
+        if missing:
+            raise ArgumentTypeError("PD-L011", f"{self.name} lacks {', '.join(missing)}")
+        return [*inputs, *(named[name] for name in free)]
 
     def _bound(
         self, inputs: Sequence[Any], out: Any, threads: int | None, workspace: Any, own: bool
@@ -277,10 +297,18 @@ class Operator:
         why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
         build = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
         hint = f"pass such arrays, or build a kernel for yours: {build}, or with the FILE.dojo that has it"
+        if order := self._fitting_order(key):
+            fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, names, strict=True))
+            hint = f"they fit in another order: {', '.join(fits)}"
         known_dtypes = {dtype for each in self._functions for _, dtype in each}
         wrong_type = any(dtype not in known_dtypes for _, dtype in key)
         kind = ArgumentTypeError if wrong_type else ArgumentValueError
         raise kind("PD-L011", what, why=why, hint=hint)
+
+    def _fitting_order(self, key: Sequence[tuple[Any, str]]) -> tuple[int, ...]:
+        """For each input, the position of the given array that fits; () if none do in any order."""
+        orders = permutations(range(len(key))) if len(key) <= MOST_PERMUTED else iter(())
+        return next((o for o in orders if tuple(key[k] for k in o) in self._functions), ())
 
     def __repr__(self) -> str:
         return f"<{self.name}: {'; '.join(f.signature for f in self._functions.values())}>"

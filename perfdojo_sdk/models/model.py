@@ -26,6 +26,7 @@ from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
     aligned_empty,
+    check_layout,
     thread_count,
     view,
 )
@@ -221,6 +222,30 @@ class Model:
         ``inputs``: arrays of the model's shapes and dtypes, in its order or by name. Errors:
         :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
         """
+        return _one_or_all(self.run(self._by_name(inputs, named), threads))
+
+    def bind(self, *inputs: Any, threads: int | None = None, **named: Any) -> Callable[[], Any]:
+        """Check the arguments once, for calls without arguments: ``run = model.bind(x); y = run()``.
+
+        For small models, whose kernels cost less than the checks. The arrays are held, not copied: every call
+        reads what is in them by then, and returns the same outputs, which it writes anew. The weights are
+        those of now, whatever ``repack`` does later. Bound calls of several Python threads may run at once,
+        one such call may not. Arguments and errors: as of the model itself.
+        """
+        given = self._by_name(inputs, named)
+        if self._function is None:
+            return lambda: _one_or_all(self.run(given, threads))
+        arrays = [self._input(name, given, copy=False) for name in self.manifest.inputs]
+        made = {name: _fresh(*self._types[name])[0] for name in self.manifest.outputs}
+        call = self._function.bound([*arrays, *made.values()], thread_count(threads))
+
+        def run() -> Any:
+            call()
+            return _one_or_all([self._cut(name, made) for name in self.manifest.results])
+
+        return run
+
+    def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         names = self.manifest.inputs
         if len(inputs) > len(names):
             raise ArgumentTypeError("PD-L011", f"the model takes {len(names)} inputs, not {len(inputs)}")
@@ -228,8 +253,7 @@ class Model:
         unknown = [name for name in named if name not in names or name in given]
         if unknown:
             raise ArgumentTypeError("PD-L011", f"{unknown[0]} is no input of the model, or is given twice")
-        found = self.run({**given, **named}, threads)
-        return found[0] if len(found) == 1 else tuple(found)
+        return {**given, **named}
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
@@ -276,7 +300,8 @@ class Model:
                 array = array[(slice(None),) * cut.axis + (slice(max(meant, 0)),)]
         return array
 
-    def _input(self, name: str, inputs: Mapping[str, Any]) -> Array:
+    def _input(self, name: str, inputs: Mapping[str, Any], copy: bool = True) -> Array:
+        """An input, checked; in a layout of its own it is copied, or refused unless ``copy``."""
         if name not in inputs:
             raise ArgumentTypeError("PD-L011", f"input {name} is missing")
         array = view(inputs[name], name)
@@ -285,8 +310,11 @@ class Model:
             shape = self._rows.shape(name, array)
         if array.shape != shape or array.dtype != dtype:
             raise self._refused(name, array)
-        flags = array.flags
-        return array if flags.c_contiguous and flags.aligned else np.array(array, order="C")
+        if array.flags.c_contiguous and array.flags.aligned:
+            return array
+        if not copy:
+            check_layout(array, name)
+        return np.array(array, order="C")
 
     def _refused(self, name: str, array: Array) -> DojoError:
         entry = self.manifest.values[name]
@@ -390,10 +418,34 @@ class _Function:
         place = space.__array_interface__["data"][0]
         status = self._run(*pointers, *shared, place, space.nbytes, threads)
         del held
-        if status >= FIRST_CHECK and status - FIRST_CHECK < len(self.manifest.checks):
-            raise forbidden(self.manifest, status - FIRST_CHECK)
         if status:
-            raise failed(self.manifest.name, status)
+            raise self._failed(status)
+
+    def bound(self, arrays: Sequence[Array], threads: int) -> Callable[[], None]:
+        """A call on these arrays, inputs and then outputs, with a workspace of its own."""
+        shared, packed = self._shared(threads)
+        space = aligned_empty((int(self._bytes(threads)),), np.uint8)
+        held = (*arrays, space, packed, self._held)  # the addresses below do not keep them
+        addresses = [array.__array_interface__["data"][0] for array in (*arrays, space)]
+        values = [*addresses[:-1], *shared, addresses[-1], space.nbytes, threads]
+        run, arguments = self._run, [kind(v) for kind, v in zip(self._run.argtypes, values, strict=True)]
+
+        def call(_held: object = held) -> None:
+            if status := run(*arguments):
+                raise self._failed(status)
+
+        return call
+
+    def _failed(self, status: int) -> DojoError:
+        """The meaning of a status that is not zero."""
+        if status >= FIRST_CHECK and status - FIRST_CHECK < len(self.manifest.checks):
+            return forbidden(self.manifest, status - FIRST_CHECK)
+        return failed(self.manifest.name, status)
+
+
+def _one_or_all(found: Sequence[Array]) -> Any:
+    """The output of a model that has one, or a tuple of all."""
+    return found[0] if len(found) == 1 else tuple(found)
 
 
 def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:

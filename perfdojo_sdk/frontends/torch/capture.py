@@ -6,9 +6,11 @@ ordinary operators: a tensor that is changed is another node from then on, and s
 
 from __future__ import annotations
 
+import logging
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -77,7 +79,7 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
 
     # The mode makes tensors without inputs (``zeros``, constants) fake, too. Real ones would be computed, and
     # no record would say which of them share memory.
-    with tracing(None), torch.no_grad(), mode:
+    with _quiet(), tracing(None), torch.no_grad(), mode:
         try:
             made = make_fx(
                 call,
@@ -90,6 +92,18 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
             raise DependsOnData(f"{error.func}: the rest depends on its value") from None
     _write_numbers(made)
     return made
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep PyTorch from logging the traceback of an operator that fails: the error says what failed."""
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def _write_numbers(module: GraphModule) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
@@ -106,9 +107,23 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
         raise
     except Exception as error:  # the user's code, or PyTorch's
         why = f"{type(error).__name__}: {str(error)[:500]}"
-        raise ModuleError("PD-O025", f"PyTorch does not trace {name}", why=why) from error
+        hint = _inputs_to_try(weights.values(), inputs)
+        raise ModuleError("PD-O025", f"PyTorch does not trace {name}", why=why, hint=hint) from error
     lowered = lower(module)
     if lowered.elsewhere:
         return Exported(None, lowered.elsewhere, lowered.operators)
     graph = whole_graph(module, list(weights.values()), [n for n, _, _ in inputs], name)
     return Exported(graph, (), lowered.operators)
+
+
+def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, Shape]]) -> str:
+    """Advice on inputs with which a module was not traced."""
+    own = {dtype for dtype, torch_dtype in TORCH_DTYPES.items() if dtype in FLOAT_DTYPES}
+    used = sorted({d for w in weights for d in own if w.dtype is TORCH_DTYPES[d]})
+    other = next(((n, d, s) for n, d, s in inputs if used and d in own and d not in used), None)
+    if other is not None:
+        name, dtype, shape = other
+        sizes = ",".join(map(str, shape))
+        return f"its weights are {' and '.join(used)}, {name} is {dtype}: --input '{name}={used[0]}[{sizes}]'"
+    given = ", ".join(f"{n}={d}[{','.join(map(str, s))}]" for n, d, s in inputs)
+    return f"call the module with such arrays in PyTorch first: {given}"
