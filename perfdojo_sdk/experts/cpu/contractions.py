@@ -39,7 +39,7 @@ from perfdojo_sdk.experts.cpu.steps import (
     use_lanes,
     write_out,
 )
-from perfdojo_sdk.experts.cpu.tiles import Piece, Tiling, best_tiling
+from perfdojo_sdk.experts.cpu.tiles import NEAR, Lines, Piece, Tiling, best_tiling
 from perfdojo_sdk.experts.cpu.windows import Windows, open_panel_windows, panel_ways
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.types import Target
@@ -57,6 +57,9 @@ JOINED = 0.97
 
 #: Fraction of the second-level cache, as a divisor, for a panel whose rows lie apart: they share fewer sets.
 LOOSE = 8
+
+#: Bytes of a cache line, and rows of a tile, for which the lines of several products are compared.
+CACHE_LINE, TYPICAL_ROWS = 64, 4
 
 #: Bytes after which addresses fall into the same sets of a typical first-level cache.
 PAGE = 4096
@@ -96,15 +99,20 @@ class Plan:
 
 
 def plans(
-    program: Program, nest: Nest, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+    program: Program,
+    nest: Nest,
+    target: Target,
+    runs: Mapping[str, int] = MappingProxyType({}),
+    laid_out: bool = False,
 ) -> list[Plan]:
     """The best way to lay rows and lanes over the loops, and the best with other lanes if it is near.
 
     None where each sum alone, with lanes along the reduction, costs less. ``runs``: array -> how often the
-    program runs on the same elements of it, for which one packing does.
+    program runs on the same elements of it, for which one packing does. ``laid_out``: values of the rows will
+    be neighbours, wherever they are now.
     """
     ways = permutations(range(len(nest.loops)), 2)
-    found = [plan for row, lane in ways if (plan := _plan(program, nest, row, lane, target, runs))]
+    found = [p for row, lane in ways if (p := _plan(program, nest, row, lane, target, runs, laid_out))]
     found.sort(key=lambda plan: (plan.cost, -plan.row))
     best_of_lane = {plan.lane: plan for plan in reversed(found)}
     most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
@@ -112,7 +120,13 @@ def plans(
 
 
 def _plan(
-    program: Program, nest: Nest, row: int, lane: int, target: Target, runs: Mapping[str, int]
+    program: Program,
+    nest: Nest,
+    row: int,
+    lane: int,
+    target: Target,
+    runs: Mapping[str, int],
+    laid_out: bool,
 ) -> Plan | None:
     operands = [_operands(p, row, lane) for p in nest.products]
     if None in operands or not all({row, lane} <= set(p.target.levels) for p in nest.products):
@@ -143,7 +157,8 @@ def _plan(
     once = min(runs.get(b.array, 1) for b in columns)
     # What is laid out for many runs is read in one form.
     registers, alike = figures.vector_registers or 8, once > 1
-    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike)
+    far = NEAR if laid_out else _lines(program, nest, [a for a, _ in filter(None, operands)], row)
+    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = tuple(l for l in others if not any(l in b.levels for b in columns))
     around = tuple(l for l in others if l not in inside)
@@ -154,8 +169,6 @@ def _plan(
         return None  # nothing is read twice: sums along columns read each row of b once, in order
     steps = nest.products[0].steps
     cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
-    if any(_walks_far(program, a, depth) for a, _ in filter(None, operands)):
-        cost *= 2
     if scattered:
         cost += SCATTER * prod(sizes)
     if must_pack:
@@ -192,10 +205,23 @@ def _counts(form: AffineExpr, sizes: tuple[int, ...]) -> bool:
     return not form.quotients
 
 
-def _walks_far(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
-    """True if the steps of the reduction leave most of each cache line that they fetch unused."""
-    level = max((l for l in access.levels if sizes[l] > 1), default=0)
-    return lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1)
+def _lines(program: Program, nest: Nest, operands: Sequence[Access], row: int) -> Lines:
+    """The cache lines, for each step of the reduction, that the values of the rows take more than values
+    that are all neighbours. Steps go through neighbours as far as the innermost loops of the reduction do."""
+    worst, sizes = NEAR, (*nest.sizes, *nest.products[0].sizes)
+    for access in operands:
+        buffer, run = program.buffer_of[access.array], 1
+        inner = [level for level in access.levels if level >= len(nest.sizes) and sizes[level] > 1]
+        for level in reversed(inner):
+            if lane_stride(buffer, access.subscripts, level) != run:
+                break
+            run *= sizes[level]
+        in_line = CACHE_LINE // BYTES[buffer.dtype]
+        more = (1 / min(run, in_line) - 1 / in_line) * (nest.group.size if nest.group else 1)
+        apart = abs(lane_stride(buffer, access.subscripts, row) or in_line)
+        found = Lines(more, 0.0) if apart >= in_line else Lines(more * apart / in_line, more)
+        worst = max(worst, found, key=lambda lines: lines.cost(TYPICAL_ROWS))
+    return worst
 
 
 def _outputs(program: Program, nest: Nest) -> Iterator[Access]:

@@ -99,7 +99,7 @@ def _find(program: Program, nest: Nest, target: Target) -> _Filter | None:
     product, depth, total = nest.products[0], len(nest.loops), nest.body[1]
     assert isinstance(total, Scope)
     reductions = total.leaves[0].sizes
-    for plan in plans(program, nest, target):
+    for plan in plans(program, nest, target, laid_out=True):
         shared = min(nest.loops[plan.lane].size, product.steps // TAPS)
         for data, taps in ((product.one, product.other), (product.other, product.one)):
             if shared < WORTH_SUMS or plan.lane not in taps.levels or plan.row not in data.levels:
@@ -253,7 +253,7 @@ class _Game:
     def _contract(self, top: str) -> None:
         play, wanted = self.moves, self.found.plan
         nest = find_nest(play.node(top))
-        planned = plans(play.program, nest, self.target) if nest else []
+        planned = plans(play.program, nest, self.target, laid_out=True) if nest else []
         same = [plan for plan in planned if (plan.row, plan.lane) == (wanted.row, wanted.lane)]
         if nest is None or not same:
             raise MoveError("PD-T001", f"no contraction stands at {top}")

@@ -21,6 +21,12 @@ IN_FLIGHT = 8
 #: Cost of a load in multiply-adds, most of which other multiply-adds hide.
 LOAD = 0.25
 
+#: Vectors of equal tiles have at least the lanes of the target divided by this.
+MOST_IDLE = 1.25
+
+#: Cost of a cache line from beyond the first cache, in multiply-adds.
+LINE = 3.0
+
 #: Cost of each further kind of tile, as a fraction of the whole: code, and another pass over b.
 ANOTHER_KIND = 0.01
 
@@ -48,8 +54,24 @@ class Tiling:
     """Cost of one step of the reduction over the whole block, in multiply-adds of vectors."""
 
 
+@dataclass(frozen=True)
+class Lines:
+    """Cache lines that the values of the rows come from, for each step of the reduction."""
+
+    of_row: float = 0.0
+    """For each row of a tile."""
+    of_tile: float = 0.0
+    """For a whole tile, in whose lines several rows lie."""
+
+    def cost(self, high: int) -> float:
+        return LINE * (self.of_row * high + self.of_tile)
+
+
+NEAR = Lines()
+
+
 def best_tiling(
-    rows: int, columns: int, lanes: int, registers: int, sums: int, alike: bool = False
+    rows: int, columns: int, lanes: int, registers: int, sums: int, alike: bool = False, far: Lines = NEAR
 ) -> Tiling:
     """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
@@ -61,8 +83,9 @@ def best_tiling(
         for high in range(1, min(rows, MOST_ROWS) + 1):
             for wide in range(1, max(2, registers)):
                 if (high * wide + wide) * sums < registers or high == wide == 1:
-                    pieces = cover(columns, wide, lanes)
-                    yield Tiling(high, pieces, _cost(rows, high, pieces, sums))
+                    covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
+                    for pieces in dict.fromkeys(filter(None, covers)):
+                        yield Tiling(high, pieces, _cost(rows, high, pieces, sums, far))
 
     found = list(tilings())
     of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
@@ -82,14 +105,23 @@ def cover(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
     return tuple(found)
 
 
-def _cost(rows: int, high: int, pieces: tuple[Piece, ...], sums: int) -> float:
+def evenly(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
+    """Equal tiles of ``wide`` equal vectors that leave no remainder, with the most lanes; () if there are
+    none of nearly as many lanes as the target has."""
+    tiles = -(-columns // (wide * lanes))
+    width, rest = divmod(columns, tiles * wide)
+    return () if rest or MOST_IDLE * width < lanes else (Piece(tiles, wide, width),)
+
+
+def _cost(rows: int, high: int, pieces: tuple[Piece, ...], sums: int, far: Lines) -> float:
     full, rest = divmod(rows, high)
     kinds = len(pieces) * (2 if rest else 1)
     return (1 + ANOTHER_KIND * (kinds - 1)) * sum(
-        piece.tiles * (full * _step(high, piece.wide, sums) + (_step(rest, piece.wide, sums) if rest else 0))
+        piece.tiles
+        * (full * _step(high, piece.wide, sums, far) + (_step(rest, piece.wide, sums, far) if rest else 0))
         for piece in pieces
     )
 
 
-def _step(high: int, wide: int, sums: int) -> float:
-    return max(high * wide * sums, IN_FLIGHT) + LOAD * (high + wide * sums)
+def _step(high: int, wide: int, sums: int, far: Lines) -> float:
+    return max(high * wide * sums, IN_FLIGHT) + LOAD * (high + wide * sums) + far.cost(high)
