@@ -52,6 +52,9 @@ SCATTER = 2.0
 #: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
 
+#: Cost of a byte of a panel that is packed or read anew, in bytes of the rows' operand.
+AGAIN = 3
+
 #: Loops are joined if that lowers the cost of the best plan below this fraction.
 JOINED = 0.97
 
@@ -158,9 +161,16 @@ def _plan(
     # What is laid out for many runs is read in one form.
     registers, alike = figures.vector_registers or 8, once > 1
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in filter(None, operands)], row)
-    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far)
+    # Instructions for groups need full vectors.
+    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, short=size)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = tuple(l for l in others if not any(l in b.levels for b in columns))
+    rows_of = [program.buffer_of[a.array].bytes for a, _ in filter(None, operands)]
+    panels = nest.products[0].steps * sizes[lane] * BYTES[nest.dtype]
+    passes = sum(piece.tiles for piece in tiling.pieces)
+    parts = sizes[inside[0]] if len(inside) > 1 else 1
+    if parts > 1 and _far_between_passes(sum(rows_of), passes, parts * panels, target):
+        inside = inside[1:]
     around = tuple(l for l in others if l not in inside)
     scattered = any(
         lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
@@ -176,6 +186,13 @@ def _plan(
     return Plan(
         row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost
     )
+
+
+def _far_between_passes(rows: int, passes: int, panels: int, target: Target) -> bool:
+    """True if the operand of the rows, of so many bytes, leaves the near caches between the passes of the
+    panels, so that it pays to run all panels on a part of it, such as an image, and read ``panels`` bytes of
+    theirs anew for each part."""
+    return rows > near_caches(target)[1] and passes * rows > rows + AGAIN * panels
 
 
 def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
@@ -474,8 +491,19 @@ class _Panel:
                 worth = not self.in_place and self._worth_packing(array, place)
                 if self.plan.must_pack or worth:
                     self.packs = self.packs or not self.plan.must_pack
-                    copy = play.stage("stage_read", place, array).copy
+                    copy = play.stage("stage_read", self._before_all(place, array), array).copy
                     self._read_in_order(copy, place, array)
+
+    def _before_all(self, place: str, array: str) -> str:
+        """The outermost scope of the perfect nest around ``place`` in which no loop changes what is read."""
+        around, used = self.moves.around(place), set[int]()
+        for touch in self.moves.scope(place).touches[array]:
+            used |= set(touch.access.levels)
+        for level in reversed(range(len(around))):
+            if len(around[level].body) != 1 or level in used:
+                break
+            place = around[level].id
+        return place
 
     def _read_in_order(self, copy: str, place: str, array: str) -> None:
         """Copy all panels together, a few rows of b at a time: as many as stay in the first cache, so that

@@ -8,24 +8,24 @@ and the best tile is the one that is cheapest with its remainders.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 #: Rows of a tile: no more than the ways of a small cache, since rows of a power-of-two length fall
 #: into one set of it. With that, the operand of the rows need not be packed.
 MOST_ROWS = 8
 
-#: Independent multiply-adds that hide the latency of one: four cycles on two units.
-IN_FLIGHT = 8
+#: Independent multiply-adds that hide the latency of one: four to five cycles on two units.
+IN_FLIGHT = 10
 
-#: Cost of a load in multiply-adds, most of which other multiply-adds hide.
+#: Cost of a load in multiply-adds, most of which other multiply-adds hide, if there are as many.
 LOAD = 0.25
 
 #: Vectors of equal tiles have at least the lanes of the target divided by this.
 MOST_IDLE = 1.25
 
 #: Cost of a cache line from beyond the first cache, in multiply-adds.
-LINE = 3.0
+LINE = 4.0
 
 #: Cost of each further kind of tile, as a fraction of the whole: code, and another pass over b.
 ANOTHER_KIND = 0.01
@@ -71,12 +71,20 @@ NEAR = Lines()
 
 
 def best_tiling(
-    rows: int, columns: int, lanes: int, registers: int, sums: int, alike: bool = False, far: Lines = NEAR
+    rows: int,
+    columns: int,
+    lanes: int,
+    registers: int,
+    sums: int,
+    alike: bool = False,
+    far: Lines = NEAR,
+    short: float = 1.0,
 ) -> Tiling:
     """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
-    each column operand and one value of the rows must find a register.
+    each column operand and one value of the rows must find a register. ``short``: how many times as much
+    vectors cost that are not full.
     """
 
     def tilings() -> Iterator[Tiling]:
@@ -85,7 +93,8 @@ def best_tiling(
                 if (high * wide + wide) * sums < registers or high == wide == 1:
                     covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
                     for pieces in dict.fromkeys(filter(None, covers)):
-                        yield Tiling(high, pieces, _cost(rows, high, pieces, sums, far))
+                        times = [short if p.width < lanes else 1.0 for p in pieces]
+                        yield Tiling(high, pieces, _cost(rows, high, pieces, times, sums, far))
 
     found = list(tilings())
     of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
@@ -113,15 +122,20 @@ def evenly(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
     return () if rest or MOST_IDLE * width < lanes else (Piece(tiles, wide, width),)
 
 
-def _cost(rows: int, high: int, pieces: tuple[Piece, ...], sums: int, far: Lines) -> float:
+def _cost(
+    rows: int, high: int, pieces: Sequence[Piece], factors: Sequence[float], sums: int, far: Lines
+) -> float:
+    """``factors``: of the cost of each piece."""
     full, rest = divmod(rows, high)
     kinds = len(pieces) * (2 if rest else 1)
     return (1 + ANOTHER_KIND * (kinds - 1)) * sum(
-        piece.tiles
+        times
+        * piece.tiles
         * (full * _step(high, piece.wide, sums, far) + (_step(rest, piece.wide, sums, far) if rest else 0))
-        for piece in pieces
+        for piece, times in zip(pieces, factors, strict=True)
     )
 
 
 def _step(high: int, wide: int, sums: int, far: Lines) -> float:
-    return max(high * wide * sums, IN_FLIGHT) + LOAD * (high + wide * sums) + far.cost(high)
+    loads = high + wide * sums
+    return max(high * wide * sums, loads, IN_FLIGHT) + LOAD * loads + far.cost(high)
