@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from math import gcd, prod
 from types import MappingProxyType
+from typing import TypeAlias
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
@@ -69,6 +70,10 @@ PAGE = 4096
 
 #: Least number of different offsets in a page at which rows begin, for a panel to have room in a cache.
 PLACES = 16
+
+
+_Pair: TypeAlias = tuple[Access, Access]
+"""Operands a and b of a product."""
 
 
 @dataclass(frozen=True)
@@ -131,53 +136,35 @@ def _plan(
     runs: Mapping[str, int],
     laid_out: bool,
 ) -> Plan | None:
-    operands = [_operands(p, row, lane) for p in nest.products]
-    if None in operands or not all({row, lane} <= set(p.target.levels) for p in nest.products):
+    pairs = [pair for p in nest.products if (pair := _operands(p, row, lane)) is not None]
+    if len(pairs) < len(nest.products) or not all({row, lane} <= {*p.target.levels} for p in nest.products):
         return None
-    columns = tuple(b for _, b in filter(None, operands))
-    strides = [lane_stride(program.buffer_of[b.array], b.subscripts, lane) for b in columns]
-    must_pack = any(stride != 1 for stride in strides)
-    size = nest.group.size if nest.group else 1
-    if nest.group:
-        last = len(nest.sizes) + len(nest.products[0].sizes) - 1
-        in_group = [
-            [lane_stride(program.buffer_of[access.array], access.subscripts, last) for access in pair]
-            for pair in filter(None, operands)
-        ]
-        if any(of_rows != 1 for of_rows, _ in in_group):
-            return None
-        must_pack = any(of_lanes != 1 for _, of_lanes in in_group) or any(s != size for s in strides)
-    depth = (*nest.sizes, *nest.products[0].sizes)
+    columns = tuple(b for _, b in pairs)
+    size, sizes, steps = nest.group.size if nest.group else 1, nest.sizes, nest.products[0].steps
+    if nest.group and any(of_rows != 1 for of_rows, _ in _strides_in_group(program, nest, pairs)):
+        return None
+    must_pack = _must_pack(program, nest, pairs, lane)
+    depth = (*sizes, *nest.products[0].sizes)
     may_pack = all(_cells_differ(program.buffer_of[b.array], b, depth) for b in columns)
-    if must_pack and not may_pack:
+    figures = target.capabilities
+    lanes = figures.lanes.get(nest.dtype, 0)
+    if not lanes or (must_pack and not may_pack):
         return None
     rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
-    sizes, figures = nest.sizes, target.capabilities
-    lanes = figures.lanes.get(nest.dtype, 0)
-    if not lanes:
-        return None
     once = min(runs.get(b.array, 1) for b in columns)
-    # What is laid out for many runs is read in one form.
+    # What is laid out for many runs is read in one form. Instructions for groups need full vectors.
     registers, alike = figures.vector_registers or 8, once > 1
-    far = NEAR if laid_out else _lines(program, nest, [a for a, _ in filter(None, operands)], row)
-    # Instructions for groups need full vectors.
+    far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
     tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, short=size)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
-    inside = tuple(l for l in others if not any(l in b.levels for b in columns))
-    rows_of = [program.buffer_of[a.array].bytes for a, _ in filter(None, operands)]
-    panels = nest.products[0].steps * sizes[lane] * BYTES[nest.dtype]
-    passes = sum(piece.tiles for piece in tiling.pieces)
-    parts = sizes[inside[0]] if len(inside) > 1 else 1
-    if parts > 1 and _far_between_passes(sum(rows_of), passes, parts * panels, target):
-        inside = inside[1:]
+    inside = _inside(program, nest, pairs, others, sizes[lane], tiling, target)
     around = tuple(l for l in others if l not in inside)
     scattered = any(
         lane_stride(program.buffer_of[a.array], a.subscripts, lane) != 1 for a in _outputs(program, nest)
     )
     if sizes[row] == 1 and not (must_pack or scattered or nest.group):
         return None  # nothing is read twice: sums along columns read each row of b once, in order
-    steps = nest.products[0].steps
     cost = steps / size * tiling.cost * prod(sizes[l] for l in others)
     if scattered:
         cost += SCATTER * prod(sizes)
@@ -188,6 +175,47 @@ def _plan(
     )
 
 
+def _must_pack(program: Program, nest: Nest, pairs: Sequence[_Pair], lane: int) -> bool:
+    """True if the lanes are no neighbours in an operand b, or are in other groups than the instruction's."""
+    strides = [lane_stride(program.buffer_of[b.array], b.subscripts, lane) for _, b in pairs]
+    if not nest.group:
+        return any(stride != 1 for stride in strides)
+    in_group = _strides_in_group(program, nest, pairs)
+    return any(of_lanes != 1 for _, of_lanes in in_group) or any(s != nest.group.size for s in strides)
+
+
+def _strides_in_group(
+    program: Program, nest: Nest, pairs: Sequence[_Pair]
+) -> list[tuple[int | None, int | None]]:
+    """Distances of neighbours in a group, in both operands of each product."""
+    last = len(nest.sizes) + len(nest.products[0].sizes) - 1
+
+    def stride(access: Access) -> int | None:
+        return lane_stride(program.buffer_of[access.array], access.subscripts, last)
+
+    return [(stride(a), stride(b)) for a, b in pairs]
+
+
+def _inside(
+    program: Program,
+    nest: Nest,
+    pairs: Sequence[_Pair],
+    others: Sequence[int],
+    columns: int,
+    tiling: Tiling,
+    target: Target,
+) -> tuple[int, ...]:
+    """The loops inside of those over panels: all that do not change a panel, but for the outermost of several
+    where the other operand would leave the near caches between the panels."""
+    inside = tuple(l for l in others if not any(l in b.levels for _, b in pairs))
+    parts = nest.sizes[inside[0]] if len(inside) > 1 else 1
+    rows = sum(program.buffer_of[a.array].bytes for a, _ in pairs)
+    panels = nest.products[0].steps * columns * BYTES[nest.dtype]
+    passes = sum(piece.tiles for piece in tiling.pieces)
+    leaves = parts > 1 and _far_between_passes(rows, passes, parts * panels, target)
+    return inside[1:] if leaves else inside
+
+
 def _far_between_passes(rows: int, passes: int, panels: int, target: Target) -> bool:
     """True if the operand of the rows, of so many bytes, leaves the near caches between the passes of the
     panels, so that it pays to run all panels on a part of it, such as an image, and read ``panels`` bytes of
@@ -195,7 +223,7 @@ def _far_between_passes(rows: int, passes: int, panels: int, target: Target) -> 
     return rows > near_caches(target)[1] and passes * rows > rows + AGAIN * panels
 
 
-def _operands(product: Product, row: int, lane: int) -> tuple[Access, Access] | None:
+def _operands(product: Product, row: int, lane: int) -> _Pair | None:
     """(a, b): the operand with the rows and the one with the lanes."""
     for a, b in ((product.one, product.other), (product.other, product.one)):
         if row in a.levels and lane in b.levels and row not in b.levels and lane not in a.levels:

@@ -1,0 +1,78 @@
+"""Register tiles of a contraction, chosen by arithmetic on sizes, registers and cache lines."""
+
+from __future__ import annotations
+
+import pytest
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.experts.cpu.contraction_nests import gathered
+from perfdojo_sdk.experts.cpu.contractions import plans
+from perfdojo_sdk.experts.cpu.tiles import Lines, Piece, best_tiling, cover, evenly
+from tests.test_planner import RULES, TARGET
+
+
+def test_a_remainder_is_equal_vectors_or_a_short_one() -> None:
+    assert cover(48, 3, 8) == (Piece(2, 3, 8),)
+    assert cover(28, 3, 8) == (Piece(1, 3, 8), Piece(1, 1, 4))
+    assert cover(21, 3, 16) == (Piece(1, 3, 7),)
+
+
+@pytest.mark.parametrize(
+    ("columns", "wide", "pieces"),
+    [
+        (28, 2, (Piece(2, 2, 7),)),
+        (28, 4, (Piece(1, 4, 7),)),
+        (48, 3, (Piece(2, 3, 8),)),
+        (30, 2, ()),
+        (20, 2, ()),
+    ],
+    ids=["two tiles", "one tile", "full", "of no equal tiles", "too short"],
+)
+def test_equal_tiles_leave_nothing_and_have_nearly_full_vectors(
+    columns: int, wide: int, pieces: tuple[Piece, ...]
+) -> None:
+    assert evenly(columns, wide, 8) == pieces
+
+
+def test_a_tile_has_as_many_multiply_adds_as_loads_and_as_hide_their_latency() -> None:
+    for rows, columns in ((768, 1024), (56, 32), (256, 192)):
+        found = best_tiling(rows, columns, 8, 16, 1)
+        assert found.high * found.pieces[0].wide == 12, (rows, columns)
+    assert best_tiling(64, 8, 8, 16, 1).high == 8, "one vector of columns needs many rows"
+
+
+def test_rows_that_lie_far_apart_make_a_tile_wider() -> None:
+    near, far = (best_tiling(60, 96, 8, 16, 1, far=lines) for lines in (Lines(), Lines(of_row=1.0)))
+    assert far.high < near.high and far.cost > near.cost
+
+
+def test_vectors_that_are_not_full_cost_more_where_the_instruction_needs_full_ones() -> None:
+    plain, grouped = (best_tiling(7, 21, 16, 32, 1, short=short) for short in (1.0, 4.0))
+    assert [p.width for p in plain.pieces] == [7]
+    assert [p.width for p in grouped.pieces] == [16, 5]
+
+
+IMAGES = """kernel images(x, f) -> y
+x f32 [@,64,52,52] heap
+f f32 [512,64,3,3] heap
+y f32 [@,512,50,50] heap
+
+@ 512 50 50
+| y[{0},{1},{2},{3}] = 0
+| 64 3 3 y[{0},{1},{2},{3}] += x[{0},{4},{2}+{5},{3}+{6}] * f[{1},{4},{5},{6}]
+"""
+
+
+@pytest.mark.parametrize(
+    ("images", "filters", "one_by_one"),
+    [(1, 512, False), (4, 512, True), (4, 48, False)],
+    ids=["one image", "many panels", "one panel"],
+)
+def test_images_come_one_after_the_other_where_many_panels_read_them(
+    images: int, filters: int, one_by_one: bool
+) -> None:
+    text = IMAGES.replace("@", str(images)).replace("512", str(filters))
+    found = gathered(parse(text), RULES)
+    assert found is not None
+    (best, *_) = [p for p in plans(found[0].program, found[1], TARGET) if p.lane == 1]
+    assert (0 in best.around) == one_by_one
