@@ -83,8 +83,8 @@ def best_tiling(
     """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
-    each column operand and one value of the rows must find a register. ``short``: how many times as much
-    vectors cost that are not full.
+    each column operand and one value of the rows must find a register. ``far``: where those values come
+    from. ``short``: how many times as much vectors cost that are not full.
     """
 
     def tilings() -> Iterator[Tiling]:
