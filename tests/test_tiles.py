@@ -6,9 +6,9 @@ import pytest
 
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.experts.cpu.contraction_nests import gathered
-from perfdojo_sdk.experts.cpu.contractions import plans
+from perfdojo_sdk.experts.cpu.contraction_plans import plans
 from perfdojo_sdk.experts.cpu.tiles import Lines, Piece, best_tiling, cover, evenly
-from tests.test_planner import RULES, TARGET
+from tests.test_planner import RULES, TARGET, convolution
 
 
 def test_a_remainder_is_equal_vectors_or_a_short_one() -> None:
@@ -52,17 +52,6 @@ def test_vectors_that_are_not_full_cost_more_where_the_instruction_needs_full_on
     assert [p.width for p in grouped.pieces] == [16, 5]
 
 
-IMAGES = """kernel images(x, f) -> y
-x f32 [@,64,52,52] heap
-f f32 [512,64,3,3] heap
-y f32 [@,512,50,50] heap
-
-@ 512 50 50
-| y[{0},{1},{2},{3}] = 0
-| 64 3 3 y[{0},{1},{2},{3}] += x[{0},{4},{2}+{5},{3}+{6}] * f[{1},{4},{5},{6}]
-"""
-
-
 @pytest.mark.parametrize(
     ("images", "filters", "one_by_one"),
     [(1, 512, False), (4, 512, True), (4, 48, False)],
@@ -71,8 +60,7 @@ y f32 [@,512,50,50] heap
 def test_images_come_one_after_the_other_where_many_panels_read_them(
     images: int, filters: int, one_by_one: bool
 ) -> None:
-    text = IMAGES.replace("@", str(images)).replace("512", str(filters))
-    found = gathered(parse(text), RULES)
+    found = gathered(parse(convolution(images, 64, filters, 50, 50, taps=3)), RULES)
     assert found is not None
     (best, *_) = [p for p in plans(found[0].program, found[1], TARGET) if p.lane == 1]
     assert (0 in best.around) == one_by_one

@@ -1,8 +1,7 @@
-"""The PyTorch front end: rows beside PyTorch, groups and fallbacks, the backend, the cache of kernels."""
+"""The PyTorch front end: rows beside PyTorch, groups and fallbacks, the backend."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +10,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from command_line import clear  # noqa: E402
 from torch_cases import FAMILIES  # noqa: E402
 
 from perfdojo_sdk.cli.models import read  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.call import promoted  # noqa: E402
 from perfdojo_sdk.frontends.torch.compiling import Choices, compile_graph  # noqa: E402
-from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.lowering import DTYPES, TORCH_DTYPES  # noqa: E402
-from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
-from perfdojo_sdk.frontends.torch.named import named_in  # noqa: E402
-from perfdojo_sdk.frontends.torch.packaging import exported_file  # noqa: E402
 from perfdojo_sdk.frontends.torch.rows import ROWS  # noqa: E402
 from perfdojo_sdk.graph.builder import Builder  # noqa: E402
 from perfdojo_sdk.graph.graph import Value  # noqa: E402
@@ -488,169 +482,3 @@ def test_the_guide_compiles_a_module(capsys: pytest.CaptureFixture[str]) -> None
     torch._dynamo.reset()  # modules of one class share its code, and a report lists what was made of that
     exec(script.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), {})
     assert "graph 1: 2 kernels" in capsys.readouterr().out
-
-
-# -- files of modules ----------------------------------------------------------------------------------
-
-PROBLEM = """
-import torch
-from torch import nn
-class Model(nn.Module):
-    def __init__(self, size):
-        super().__init__()
-        self.linear = nn.Linear(size, 2)
-        self.rnn = nn.GRU(2, 3)
-    def forward(self, x):
-        return self.rnn(self.linear(x))[0]
-class Branch(nn.Module):
-    def forward(self, x):
-        return x if x.sum() > 0 else -x
-class Fourier(nn.Module):
-    def forward(self, x, y):
-        return torch.fft.fft(x).real + y
-def make():
-    return Model(4)
-def get_inputs():
-    return [torch.randn(5, 2, 4)]
-def get_init_inputs():
-    return [4]
-"""
-
-
-def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> None:
-    (tmp_path / "set" / "one").mkdir(parents=True)
-    (tmp_path / "set" / "one" / "good.py").write_text(PROBLEM)
-    first = cli("kernelbench", "set", "--interpret", "--json", "-o", "out")
-    [row] = json.loads(first.out)["problems"]
-    assert (row["problem"], row["status"], row["kernels"]) == ("one/good", "right", 3), row
-    assert row["error"] < 1 and row["eager_s"] > 0 and "good ..." in first.err
-    again = cli("kernelbench", "set", "--interpret", "--only", "one/*", "-o", "out")
-    assert again.code == 0 and "good ..." not in again.err and "1 problem: 1 right" in again.out
-    assert "times as fast as eager" in again.out and "inductor (" not in again.out
-    place = tmp_path / "out" / "results" / "one" / "good.json"
-    place.write_text(
-        json.dumps(row | {"rivals": ["inductor"], "inductor_s": 2 * row["ours_s"], "eager_s": row["ours_s"]})
-    )
-    raced = cli("kernelbench", "set", "--interpret", "--inductor", "-o", "out")
-    assert "good ..." not in raced.err, "what is known is not run again"
-    words = (
-        "1.00 times as fast as eager (not slower in 100% of",
-        "2.00 times as fast as inductor",
-        "1.00 times as fast as the",
-    )
-    assert all(each in raced.out for each in words)
-    (tmp_path / "bad.py").write_text(PROBLEM.replace("class Model", "class Mode"))
-    main(["bad.py", "bad.json", "{}"])
-    bad = json.loads((tmp_path / "bad.json").read_text())
-    assert bad["status"] == "failed" and "has no Model" in bad["what"]
-    assert cli("kernelbench", "out").code == 5
-
-
-def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
-    net = Net()
-    net.state, net.parts = torch.zeros(2), [torch.zeros(1), (torch.zeros(3, dtype=torch.int32), "name")]
-    wide = widened(net)
-    assert wide.state.dtype == wide.parts[0].dtype == wide.linear.weight.dtype == torch.float64
-    assert wide.parts[1][0].dtype == torch.int32 and wide.parts[1][1] == "name"
-
-
-def test_errors_are_measured_against_what_is_allowed() -> None:
-    exact = torch.tensor([1.0, 100.0], dtype=torch.float64)
-    eager = exact.float()
-    assert excess(eager, eager, exact) == 0
-    assert 0.4 < excess(eager + torch.tensor([0.001, 0]), eager, exact) < 0.6
-    assert excess(eager + torch.tensor([0.01, 0]), eager, exact) > 1
-    assert excess(eager + 0.01, eager + 0.002, exact) < 1  # eager is no better
-    assert excess(eager.double(), eager, exact) == excess(eager[:1], eager, exact) == float("inf")
-    nan = torch.tensor([float("nan"), 100.0])
-    assert excess(nan, nan, nan.double()) == 0 and excess(eager, nan, nan.double()) == float("inf")
-    assert excess(nan, eager, exact) == float("inf")
-    assert excess(torch.tensor([1]), torch.tensor([2]), torch.tensor([1])) == float("inf")
-
-
-def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
-    file = tmp_path / "m.py"
-    file.write_text(PROBLEM)
-    torch.manual_seed(0)
-    made = exported_file(file, "make", {"x": ("f32", (5, 2, 4))})
-    assert made.graph is not None and [v.name for v in made.graph.inputs] == ["x"]
-    torch.manual_seed(0)
-    net, x = network(file, "make"), torch.randn(5, 2, 4)
-    [found] = run_graph(made.graph, {"x": x.numpy()})
-    with torch.no_grad():
-        assert close(torch.from_numpy(found), net(x))
-    listed = cli(
-        "optimize",
-        "m.py:Fourier",
-        "--input",
-        "x=f32[4]",
-        "--input",
-        "y=[4]",
-        "--list",
-        "--json",
-        plugins="toy",
-    )
-    assert listed.code == 1 and {r["operator"] for r in json.loads(listed.out)["refused"]} == {
-        "fft_fft",
-        "real",
-    }
-    assert cli("optimize", "m.py:make", "--input", "x=f32[5,2,4]", "--list", plugins="toy").code == 0
-    for name, words in {
-        "make": "the size of input x",
-        "Absent": "has no Absent",
-        "Model": "makes no module",
-        "Branch --input x=f32[2]": "does not trace",
-        "make --input z=f32[2]": "takes no input 'z'",
-        "make --input x=u16[2]": "no tensors of u16",
-    }.items():
-        refused = cli("optimize", *f"m.py:{name}".split(), plugins="toy")
-        assert refused.code == 1 and words in refused.err, refused.err
-    file.write_text("1 / 0\n")
-    assert "does not run" in cli("optimize", "m.py:make", plugins="toy").err
-
-
-NAMES = """
-import torch
-import torch.nn as nn
-from torch.nn import functional as F, Linear as L
-raise SystemExit("this file is not to be run")
-
-class Base(nn.Module):
-    def __init__(self, size, *, deep=False):
-        super().__init__()
-
-class Derived(Base): pass
-class Small(torch.nn.Sequential):
-    def __init__(self, size=3): pass
-class Data(torch.utils.data.Dataset): pass
-
-made = Small(4).eval()
-line: nn.Module = L(2, 3)
-number = F.relu(torch.zeros(1))
-weight = nn.Parameter(torch.zeros(1))
-def make(): return Base(3).to("cpu")
-def make_for(size): return Base(size)
-def other(): return 1
-"""
-
-
-def test_a_file_without_a_name_lists_the_modules_of_its_text(tmp_path: Path, cli: Any) -> None:
-    found = {each.name: each.needs for each in named_in(NAMES)}
-    assert found == {
-        "Base": True, "Derived": True, "Small": False, "made": False, "line": False,
-        "make": False, "make_for": True,
-    }  # fmt: skip
-    (tmp_path / "m.py").write_text(NAMES)
-    for given in ("m.py", "m.py:", "m.py:a.b"):
-        refused = cli("optimize", given, plugins="toy")
-        clear(refused, 1, "PD-O023")
-        assert "m.py:Small" in refused.err and "made, line, make" in refused.err, refused.err
-        assert "Base, Derived, make_for: name a function" in refused.err
-    (tmp_path / "none.py").write_text("x = 1\n")
-    (tmp_path / "bad.py").write_text("x = = 1\n")
-    for given, words in {
-        "none.py": "defines no torch.nn.Module", "bad.py": "is no Python file", "absent.py": "cannot read",
-    }.items():  # fmt: skip
-        refused = cli("optimize", given, plugins="toy")
-        clear(refused, 1, "PD-O023")
-        assert words in refused.err, refused.err

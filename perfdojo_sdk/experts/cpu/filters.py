@@ -17,7 +17,8 @@ from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered, is_contraction
-from perfdojo_sdk.experts.cpu.contractions import Plan, map_to_hardware, plans, play_contraction
+from perfdojo_sdk.experts.cpu.contraction_plans import Plan, plans
+from perfdojo_sdk.experts.cpu.contractions import map_to_hardware, play_contraction
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, move_inward
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.row_kernels import play_rows

@@ -16,7 +16,7 @@ from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, lanes_of, seconds_to_move, work_of
-from perfdojo_sdk.experts.cpu.contractions import PAGE
+from perfdojo_sdk.experts.cpu.contraction_plans import PAGE
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (

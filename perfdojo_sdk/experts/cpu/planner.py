@@ -21,7 +21,8 @@ from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
-from perfdojo_sdk.experts.cpu.contractions import best_plan, play_contractions
+from perfdojo_sdk.experts.cpu.contraction_plans import best_plan
+from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay
@@ -339,7 +340,7 @@ def _walks_rows(work: Work, target: Target) -> bool:
 def contraction(
     root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
 ) -> list[Play]:
-    """The games of the experts for contractions. ``runs``: as for ``contractions.plans``."""
+    """The games of the experts for contractions. ``runs``: as for ``contraction_plans.plans``."""
     plays = [*play_contractions(root, rules, target, runs), *play_filters(root, rules, target)]
     for play in plays:
         settle_buffers(play)
