@@ -250,7 +250,7 @@ class Operator:
         for name in named:
             if name not in free:
                 taken = f"gets {name} twice" if name in names else f"has no input {name}"
-                hint = closest(name, [*names, "out", "threads", "workspace"])
+                hint = "" if name in names else closest(name, [*names, "out", "threads", "workspace"])
                 what = f"{self.name} {taken}; its inputs are {', '.join(names)}"
                 raise ArgumentTypeError("PD-L011", what, hint=hint)
         missing = [name for name in free if name not in named]

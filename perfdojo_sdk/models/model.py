@@ -18,6 +18,7 @@ import numpy as np
 from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import open_regular, read_bounded
+from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
 from perfdojo_sdk.graph.memory import ALIGNMENT
@@ -230,7 +231,7 @@ class Model:
         For small models, whose kernels cost less than the checks. The arrays are held, not copied: every call
         reads what is in them by then, and returns the same outputs, which it writes anew. The weights are
         those of now, whatever ``repack`` does later. Bound calls of several Python threads may run at once,
-        one such call may not. Arguments and errors: as of the model itself.
+        one such call may not. Arguments and errors: as of the model itself, but arrays have to be contiguous.
         """
         given = self._by_name(inputs, named)
         if self._function is None:
@@ -247,12 +248,16 @@ class Model:
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         names = self.manifest.inputs
+        takes = f"{self.manifest.name} takes {number_of(len(names), 'inputs')} ({', '.join(names)})"
         if len(inputs) > len(names):
-            raise ArgumentTypeError("PD-L011", f"the model takes {len(names)} inputs, not {len(inputs)}")
+            raise ArgumentTypeError("PD-L011", f"{takes}, not {len(inputs)}")
         given = dict(zip(names, inputs, strict=False))
-        unknown = [name for name in named if name not in names or name in given]
-        if unknown:
-            raise ArgumentTypeError("PD-L011", f"{unknown[0]} is no input of the model, or is given twice")
+        for name in named:
+            if name in given:
+                raise ArgumentTypeError("PD-L011", f"{name} is given twice", why=takes)
+            if name not in names:
+                hint = "models return fresh arrays" if name == "out" else closest(name, [*names, "threads"])
+                raise ArgumentTypeError("PD-L011", f"{ascii(name)[1:-1]} is no input", why=takes, hint=hint)
         return {**given, **named}
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
@@ -320,12 +325,17 @@ class Model:
         entry = self.manifest.values[name]
         expected = self.manifest.text(name)
         if dtype_of(array) != entry.dtype:
-            return ArgumentTypeError("PD-L011", f"{name} is {array.dtype}, the model takes {expected}")
+            what = f"{name} is {array.dtype}, the model takes {expected}"
+            hint = f"convert it: x.astype({str(numpy_dtype(str(entry.dtype)))!r})"
+            return ArgumentTypeError("PD-L011", what, hint=hint)
         if not array.dtype.isnative:
             what = f"{name} has bytes in the other order, the model takes {expected}"
             return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
         what = f"{name} has the shape {array.shape}, the model takes {expected}"
-        return ArgumentValueError("PD-L011", what)
+        free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
+        return ArgumentValueError(
+            "PD-L011", what, hint=free if self._rows is None and array.ndim == len(entry.shape) else ""
+        )
 
     def _place(self, name: str, arrays: dict[str, Array], block: Array) -> Array:
         """Memory for the result of a kernel: in the block, or fresh for an output of the model."""
