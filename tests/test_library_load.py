@@ -105,10 +105,22 @@ def test_inputs_may_be_named(library: Library) -> None:
         ((a,), {"outt": b}, "has no input outt; its inputs are a, b"),
         ((a,), {"outt": b}, "out"),
         ((), {"b": b}, "matmul lacks a"),
+        ((a, b, a), {"a": a}, "takes 2 inputs (a, b), not 3"),
+        ((a, b), {"self": a}, "has no input self"),
     ):
         with pytest.raises(ArgumentTypeError) as caught:
             library.matmul(*given, **named)
         assert words in str(caught.value)
+
+
+def test_names_that_mean_other_inputs_in_other_kernels_are_refused(library: Library) -> None:
+    one, *_ = library.matmul._functions.values()
+    entry = one.entry.model_copy(update={"inputs": tuple(reversed(one.entry.inputs))})
+    other = loader._Function.__new__(loader._Function)
+    other.entry, other.key = entry, tuple(reversed(one.key))
+    both = loader.Operator("matmul", [one, other])
+    with pytest.raises(ArgumentTypeError, match="call their inputs differently"):
+        both(a=random(4, 6), b=random(6, 5))
 
 
 def test_arrays_in_another_order_are_told_apart_from_other_arrays(library: Library) -> None:

@@ -131,6 +131,9 @@ def test_one_function_in_c_gives_the_bits_of_the_kernels(model: Model, built: Pa
     prototype = "int pd_model_network(const float *x0, float *y0, int64_t *y1, const void *weights,"
     assert prototype in header.read_text()
     apart = perfdojo_sdk.load_model(changed(built, tmp_path, lambda d: d.update(symbol="")))
+    for wrong in ({}, {"x": None}, {"x": X, "threads": 0}):
+        with pytest.raises((TypeError, ValueError)):
+            apart.bind(**wrong)
     for results in (apart(X), apart.bind(X)()):
         assert all((one == other).all() for one, other in zip(model(X), results, strict=True))
 

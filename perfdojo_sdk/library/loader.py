@@ -214,7 +214,13 @@ class Operator:
         return function
 
     def __call__(
-        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None, **named: Any
+        self,
+        /,
+        *inputs: Any,
+        out: Any = None,
+        threads: int | None = None,
+        workspace: Any = None,
+        **named: Any,
     ) -> Any:
         """Compute; returns ``out``, or fresh NumPy arrays.
 
@@ -231,7 +237,13 @@ class Operator:
         return self._bound(given, out, threads, workspace, own=False)()
 
     def bind(
-        self, *inputs: Any, out: Any = None, threads: int | None = None, workspace: Any = None, **named: Any
+        self,
+        /,
+        *inputs: Any,
+        out: Any = None,
+        threads: int | None = None,
+        workspace: Any = None,
+        **named: Any,
     ) -> BoundCall:
         """Check the arguments once, for calls without arguments: ``run = operator.bind(x, out=y); run()``.
 
@@ -245,7 +257,12 @@ class Operator:
 
     def _in_order(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         """The inputs, some of which were given by name, in the order of the kernel."""
-        names = [i.name for i in next(iter(self._functions.values())).entry.inputs]
+        names, *others = {tuple(i.name for i in f.entry.inputs) for f in self._functions.values()}
+        if others:
+            what = f"kernels of {self.name} call their inputs differently"
+            raise ArgumentTypeError("PD-L011", what, hint="give them in order, without names")
+        if len(inputs) > len(names):
+            return list(inputs)  # too many, which the caller refuses
         free = names[len(inputs) :]
         for name in named:
             if name not in free:

@@ -217,7 +217,7 @@ class Model:
     def outputs(self) -> dict[str, ValueEntry]:
         return {name: self.manifest.values[name] for name in self.manifest.results}
 
-    def __call__(self, *inputs: Any, threads: int | None = None, **named: Any) -> Any:
+    def __call__(self, /, *inputs: Any, threads: int | None = None, **named: Any) -> Any:
         """Compute; returns a fresh array, or a tuple of them for several outputs.
 
         ``inputs``: arrays of the model's shapes and dtypes, in its order or by name. Errors:
@@ -225,20 +225,24 @@ class Model:
         """
         return _one_or_all(self.run(self._by_name(inputs, named), threads))
 
-    def bind(self, *inputs: Any, threads: int | None = None, **named: Any) -> Callable[[], Any]:
+    def bind(self, /, *inputs: Any, threads: int | None = None, **named: Any) -> Callable[[], Any]:
         """Check the arguments once, for calls without arguments: ``run = model.bind(x); y = run()``.
 
         For small models, whose kernels cost less than the checks. The arrays are held, not copied: every call
         reads what is in them by then, and returns the same outputs, which it writes anew. The weights are
         those of now, whatever ``repack`` does later. Bound calls of several Python threads may run at once,
         one such call may not. Arguments and errors: as of the model itself, but arrays have to be contiguous.
+
+        A model with free rows, or with parts that a peer runs, is called as usual each time, after the same
+        checks: with fresh outputs, and with the weights of then.
         """
-        given = self._by_name(inputs, named)
-        if self._function is None:
-            return lambda: _one_or_all(self.run(given, threads))
+        given, count = self._by_name(inputs, named), thread_count(threads)
         arrays = [self._input(name, given, copy=False) for name in self.manifest.inputs]
+        if self._function is None:
+            held = dict(zip(self.manifest.inputs, arrays, strict=True))
+            return lambda: _one_or_all(self.run(held, count))
         made = {name: _fresh(*self._types[name])[0] for name in self.manifest.outputs}
-        call = self._function.bound([*arrays, *made.values()], thread_count(threads))
+        call = self._function.bound([*arrays, *made.values()], count)
 
         def run() -> Any:
             call()
