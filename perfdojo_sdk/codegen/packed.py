@@ -6,8 +6,9 @@ A kernel of a program with two halves (:mod:`perfdojo_sdk.core.packing`) is a fi
     int SYMBOL_packed(const T *in..., const void *packed, T *out..., void *workspace, size_t, int threads);
     int SYMBOL(const T *in..., T *out..., void *workspace, size_t, int threads);
 
-The last one packs into its workspace and calls the second. What is verified and timed as the kernel is
-therefore the code of both halves.
+The last one packs into its workspace and calls the second. What is verified as the kernel is therefore the
+code of both halves. ``SYMBOL_again`` is the same without packing, for a workspace of an earlier call: games
+are compared by its time.
 """
 
 from __future__ import annotations
@@ -82,6 +83,11 @@ def pack_symbol(symbol: str) -> str:
     return f"{symbol}_pack"
 
 
+def again_symbol(symbol: str) -> str:
+    """The function of a kernel for calls after a first one with the same workspace."""
+    return f"{symbol}_again"
+
+
 def _composed(
     program: Program, symbol: str, halves: PackedHalves, pack: KernelSource, rest: KernelSource
 ) -> KernelSource:
@@ -140,27 +146,33 @@ def _composed(
         f"    return (one > other ? one : other) + {total + ALIGNMENT}u;",
         "}",
         "",
-        f"PD_ANYWHERE int {symbol}({', '.join([*taken(inputs), *results, *scratch])})",
-        "{",
-        f"    if (threads > {MAX_THREADS})",
-        f"        return {TOO_MANY_THREADS};",
-        f"    if (workspace_bytes < {symbol}_workspace_bytes(threads))",
-        f"        return {WORKSPACE_TOO_SMALL};",
-        f"    char *packed = (char *)(((uintptr_t)workspace + {ALIGNMENT - 1}u)",
-        f"                            & ~(uintptr_t){ALIGNMENT - 1}u);",
-        f"    char *space = packed + {total}u;",
-        "    const size_t left = workspace_bytes - (size_t)(space - (char *)workspace);",
-        f"    const int status = {first}({', '.join([*map(name, pack.inputs), 'packed', *inside])});",
-        "    if (status)",
-        "        return status;",
-        f"    return {second}({', '.join([*map(name, kept), 'packed', *made, *inside])});",
-        "}",
-        "",
     ]
-    unused = [name(a) for a in inputs if a not in pack.inputs and a not in kept]
-    if unused:
-        at = lines.index(f"    if (threads > {MAX_THREADS})")
-        lines.insert(at, f"    {', '.join(f'(void){each}' for each in unused)};")
+
+    def whole(function: str, packs: bool) -> list[str]:
+        read_by = [*(pack.inputs if packs else ()), *kept]
+        unused = [name(a) for a in inputs if a not in read_by]
+        call = f"{first}({', '.join([*map(name, pack.inputs), 'packed', *inside])})"
+        packing = [f"    const int status = {call};", "    if (status)", "        return status;"]
+        return [
+            f"PD_ANYWHERE int {function}({', '.join([*taken(inputs), *results, *scratch])})",
+            "{",
+            *([f"    {', '.join(f'(void){each}' for each in unused)};"] if unused else []),
+            f"    if (threads > {MAX_THREADS})",
+            f"        return {TOO_MANY_THREADS};",
+            f"    if (workspace_bytes < {symbol}_workspace_bytes(threads))",
+            f"        return {WORKSPACE_TOO_SMALL};",
+            f"    char *packed = (char *)(((uintptr_t)workspace + {ALIGNMENT - 1}u)",
+            f"                            & ~(uintptr_t){ALIGNMENT - 1}u);",
+            f"    char *space = packed + {total}u;",
+            "    const size_t left = workspace_bytes - (size_t)(space - (char *)workspace);",
+            *(packing if packs else []),
+            f"    return {second}({', '.join([*map(name, kept), 'packed', *made, *inside])});",
+            "}",
+            "",
+        ]
+
+    lines += [*whole(symbol, True), *_query(again_symbol(symbol), f"{symbol}_workspace_bytes(threads)")]
+    lines += whole(again_symbol(symbol), False)
     code = "\n".join(
         [
             "/* The kernel in two halves: what depends on constant inputs alone, and the rest. */",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Protocol, TypeVar, cast
 
@@ -19,6 +19,7 @@ from perfdojo_sdk.hookspecs.types import (
     Artifact,
     CodeGenerator,
     Failure,
+    HeuristicPass,
     Measurement,
     Runner,
     RunRequest,
@@ -148,6 +149,17 @@ class ExplainsPlans(Protocol):
         ...
 
 
+class KnowsConstants(Protocol):
+    """Plays otherwise where it is known that inputs stay as they are from call to call.
+
+    Used for kernels that offer a pack: what depends on these inputs alone is then computed once.
+    """
+
+    def knowing(self, constants: Collection[str]) -> HeuristicPass:
+        """The pass for programs in which these inputs are constants."""
+        ...
+
+
 # -- of vetoes -------------------------------------------------------------------------------------
 
 
@@ -190,6 +202,7 @@ ABILITIES: tuple[Declared, ...] = (
     Declared(Simulator, "runner"),
     Declared(GeneratesAsFor, "code generator"),
     Declared(ExplainsPlans, "pass"),
+    Declared(KnowsConstants, "pass"),
     Declared(GivesRequirements, "veto"),
 )
 

@@ -438,6 +438,9 @@ class Artifact:
     """Compiler, version and flags, as one line."""
     notes: str = ""
     """The compiler's messages."""
+    again: str = ""
+    """The function whose calls are timed, if that is another one than ``symbol``: it takes the same arguments
+    and reads what a call of ``symbol`` packed in the workspace. A runner may ignore it."""
 
 
 @dataclass(frozen=True)

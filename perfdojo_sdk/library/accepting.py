@@ -6,17 +6,15 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from perfdojo_sdk.codegen.packed import packed_symbol
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Kind
-from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Bound, Failure, KernelSource, Measurement
+from perfdojo_sdk.hookspecs.types import Artifact, Bound, Failure, KernelSource, Measurement
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library import verification
 from perfdojo_sdk.library.attempts import Attempt, Rejected
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.ranking import timed_again
-from perfdojo_sdk.library.running import run
+from perfdojo_sdk.library.running import counted, run
 from perfdojo_sdk.library.suspicion import SUSPECT, plausible
 from perfdojo_sdk.library.work import KernelWork
 from perfdojo_sdk.store.records import KernelRecord, RooflineBound, Timing, Verification, sha256
@@ -39,7 +37,8 @@ class Found:
 def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
     """Time an attempt that ran, check that its time is plausible, and verify it; :class:`Rejected` with the
     first fault."""
-    attempt, bound = plausible(work, _with_outputs(work, attempt))
+    attempt, bound = plausible(work, _confirmed(work, attempt))
+    attempt, packed = _whole(work, attempt)
     assert attempt.artifact is not None and attempt.source is not None and attempt.measured is not None
     work.stage("verifying")
     with work.spent.on("verify"):
@@ -47,7 +46,6 @@ def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
     if not verified.passed:
         raise Rejected(f"verification failed ({verified.failure})")
     work.notes.extend(remarks(attempt, initial, bound))
-    packed = _without_pack(work, attempt)
     record = record_of(attempt, initial, bound, verified, work.notes, work.spent.rounded)
     record = record.model_copy(update={"packed": packed})
     return Found(work.kernel, attempt.source, record, measured=replace(attempt.measured, outputs=None))
@@ -66,7 +64,7 @@ def restored(context: BuildContext, kernel: Kernel, record: KernelRecord) -> Fou
     return Found(kernel, source, record, reused=True) if same else None
 
 
-def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
+def _confirmed(work: KernelWork, attempt: Attempt) -> Attempt:
     """The attempt with the figures and results that ship; :class:`Rejected` when it does not run.
 
     If there is no time and only the runner is at fault, it runs once for its results.
@@ -74,28 +72,29 @@ def _with_outputs(work: KernelWork, attempt: Attempt) -> Attempt:
     first = attempt.measured
     if first is not None and (first.outputs is None or first.details.get("stopped")):
         attempt = timed_again(attempt, work.time, work.patience_s)  # its time is from a first look or a race
-    if attempt.measured is not None:
-        return attempt
+    return attempt if attempt.measured is not None else _without_time(work, attempt, bool(first))
+
+
+def _without_time(work: KernelWork, attempt: Attempt, ran: bool) -> Attempt:
+    """An attempt that no time could be had of, run once for its results; :class:`Rejected` if the runner is
+    not all that is at fault. ``ran``: true if it was timed before."""
     if not attempt.untimed or attempt.artifact is None:
-        raise Rejected(f"it ran once and not twice: {attempt.failure}" if first else attempt.failure)
+        raise Rejected(f"it ran once and not twice: {attempt.failure}" if ran else attempt.failure)
     found = run(work.context.runner, attempt.artifact, replace(work.request, repeats=0))
     if isinstance(found, Failure) or found.outputs is None:
         raise Rejected(attempt.failure)
     return replace(attempt, measured=replace(found, seconds=()), suspect=f"no time ({attempt.failure})")
 
 
-def _without_pack(work: KernelWork, attempt: Attempt) -> Timing | None:
-    """The time of a call without the kernel's pack; None if it offers none, or the runner gives no time. It
-    reads random numbers where the pack would write, and is timed again if it seems to take longer than with
-    the pack."""
-    assert attempt.source is not None and attempt.artifact is not None
-    if (packing := attempt.source.packing) is None:
-        return None
-    packed = ArraySpec("pd_packed", (packing.bytes // BYTES["f32"],), "f32")
-    symbol = packed_symbol(attempt.source.symbol)
-    rest = replace(attempt.artifact, symbol=symbol, inputs=(*packing.rest, packed))
-    measured = timed_again(replace(attempt, artifact=rest), work.time, work.patience_s).measured
-    return Timing.of(measured) if measured is not None and measured.seconds else None
+def _whole(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Timing | None]:
+    """The attempt with the time and results of calls that pack, and the time of those after that; the attempt
+    as it is, and None, if there is no pack."""
+    artifact, later = attempt.artifact, _timing(attempt.measured)
+    if artifact is None or not artifact.again:
+        return attempt, None
+    with work.spent.on("measure"):
+        whole = attempt.timed(counted(run(work.context.runner, replace(artifact, again=""), work.request)))
+    return (whole if whole.measured is not None else _without_time(work, whole, bool(later))), later
 
 
 def _verified(work: KernelWork, attempt: Attempt, artifact: Artifact) -> Verification:

@@ -7,10 +7,11 @@ A context is data. The modules that build (:mod:`.builder`), search (:mod:`.tuni
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.core.transformation import Rules, Trace
+from perfdojo_sdk.hookspecs.abilities import KnowsConstants, ability
 from perfdojo_sdk.hookspecs.search import SearchStrategy, SearchTask
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -50,6 +51,8 @@ class BuildContext:
     toolchain: str
     helpers: Helpers | None = field(default=None, repr=False)
     """Compilers of other machines, for candidates."""
+    constants: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
+    """Symbol of a kernel -> its inputs that stay as they are from call to call."""
 
     @classmethod
     def of(
@@ -118,13 +121,15 @@ class BuildContext:
 
     def task(self, kernel: Kernel) -> SearchTask:
         """The task that a player gets for the kernel."""
+        constants = self.constants.get(kernel.symbol, ())
+        able = ability(self.expert, KnowsConstants) if constants else None
         return SearchTask(
             kernel.program,
             self.rules,
             self.target.on(self.figures),
             self.settings.seed,
             self.settings.most,
-            self.expert,
+            able.knowing(constants) if able else self.expert,
             self.settings.evaluations,
             dict(self.settings.options),
             self.fingerprints,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from perfdojo_sdk.codegen.packed import again_symbol
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
@@ -59,6 +60,8 @@ def compiled(runner: Runner, source: KernelSource, helpers: Helpers | None = Non
     """
     helped = helpers.compile(source) if helpers else None
     made = helped or _guarded(lambda: runner.compile(source))
+    if isinstance(made, Artifact) and source.packing is not None:
+        return replace(made, again=again_symbol(source.symbol))
     return made if isinstance(made, Artifact | Failure) else _strange(made)
 
 

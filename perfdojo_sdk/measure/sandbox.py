@@ -323,6 +323,7 @@ def _write(folder: Path, job: Job, artifacts: Sequence[Artifact], channels: _Cha
         json.dumps(
             {
                 "symbols": [a.symbol for a in artifacts],
+                "again": [a.again for a in artifacts],
                 "inputs": interface(first.inputs),
                 "outputs": interface(first.outputs),
                 "given": channels.inputs if request.inputs is not None else None,

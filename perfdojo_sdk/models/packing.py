@@ -119,7 +119,7 @@ def packing_builder(constants: Mapping[str, Sequence[str]]) -> MakeBuilder:
 def with_packs(context: BuildContext, constants: Mapping[str, Sequence[str]]) -> BuildContext:
     """The context in which kernels offer packs; ``constants`` as for :func:`packing_builder`."""
     generator = PackingGenerator(context.generator, context.rules.dialect, constants)
-    return replace(context, generator=generator)
+    return replace(context, generator=generator, constants=constants)
 
 
 def plan_packing(

@@ -9,7 +9,7 @@ these too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -30,7 +30,13 @@ from perfdojo_sdk.core.transformation import (
     Trace,
 )
 from perfdojo_sdk.core.words import number_of
-from perfdojo_sdk.hookspecs.abilities import ABILITIES, GeneratesAsFor, GivesRequirements, Wrapper
+from perfdojo_sdk.hookspecs.abilities import (
+    ABILITIES,
+    GeneratesAsFor,
+    GivesRequirements,
+    KnowsConstants,
+    Wrapper,
+)
 from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
@@ -69,6 +75,9 @@ class GuardedPass(Wrapper):
     def around(self, inside: HeuristicPass) -> GuardedPass:
         return replace(self, play=inside)
 
+    def able(self, asked: Callable[..., A], held: A) -> A:
+        return cast(A, _Knowing(self, held)) if asked is KnowsConstants else held
+
     def __call__(self, root: Program, rules: Rules, target: Target) -> Sequence[Trace]:
         """The games; :class:`PluginFault` if the pass raises an error or returns anything else."""
         try:
@@ -86,6 +95,22 @@ class GuardedPass(Wrapper):
 
     def _games(self, root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
         return tuple(islice(self.play(root, rules, target), MOST_GAMES + 1))
+
+
+@dataclass(frozen=True)
+class _Knowing:
+    """The ability to play with constants; the pass that it returns is guarded, too."""
+
+    guard: GuardedPass
+    held: Any
+
+    def knowing(self, constants: Collection[str]) -> HeuristicPass:
+        """The guarded pass; :class:`PluginFault` for anything else."""
+        plugin = self.guard.plugin
+        made: object = guarded(plugin, "pass", lambda: self.held.knowing(constants))
+        if not callable(made):
+            raise _fault(plugin, f"its pass's knowing returned {shown(made)}, expected a pass")
+        return self.guard.around(made)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ along neighbours and an order of its loops.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from perfdojo_sdk.core.program import Program
@@ -22,13 +23,20 @@ from perfdojo_sdk.hookspecs.types import Target
 class CpuExpert:
     """The pass, which can also tell why it plays as it does."""
 
+    constants: frozenset[str] = frozenset()
+    """Inputs that stay as they are from call to call."""
+
     def __call__(self, root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
         """One game for each of a few plans, of which only a measurement can find the fastest."""
         return self.plan(root, rules, target).games
 
     def plan(self, root: Program, rules: Rules, target: Target) -> Plan:
         """The games with the decisions behind them."""
-        return planner.plan(root, rules, target)
+        return planner.plan(root, rules, target, self.constants)
+
+    def knowing(self, constants: Collection[str]) -> CpuExpert:
+        """The pass for programs in which these inputs are constants."""
+        return CpuExpert(frozenset(constants))
 
 
 heuristic = CpuExpert()

@@ -59,6 +59,37 @@ def with_joined_loops(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
     return (play, found) if found is not nest else None
 
 
+def with_dense_operand(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
+    """The contraction of a copy of an operand that no loop of the results walks through element by element,
+    such as the image under a filter of one position and stride two; None where there is none that is read
+    often enough.
+
+    In the copy the results have neighbours, and several loops over them walk through it as one.
+    """
+    if nest.group or len(nest.products) != 1:
+        return None
+    [product] = nest.products
+    sizes = (*nest.sizes, *product.sizes)
+    for operand in (product.one, product.other):
+        buffer = start.program.buffer_of[operand.array]
+        steps = [lane_stride(buffer, operand.subscripts, l) for l in range(len(nest.loops))]
+        used = [s for l, s in enumerate(steps) if s and sizes[l] > 1]
+        others = prod(s for l, s in enumerate(sizes) if l not in operand.levels)
+        if None in steps or not used or 1 in map(abs, used) or others < WORTH_PACKING:
+            continue
+        walked = any(
+            abs(lane_stride(buffer, operand.subscripts, l) or 0) == 1 and sizes[l] > 1
+            for l in range(len(nest.loops), len(sizes))
+        )
+        play = _again(start)
+        made = None if walked else play.may("stage_read", nest.loops[0].id, array=operand.array)
+        if isinstance(made, Staged):
+            _lay_out_like_source(play, made)
+            found = find_nest(play.program.body[-1])
+            return None if found is None else (play, found)
+    return None
+
+
 def _walk_as_one(play: Play, nest: Nest, level: int) -> bool:
     """True if a step of the loop at ``level`` is, in every array, as far as all steps of the next one."""
     size = nest.loops[level + 1].size

@@ -19,7 +19,7 @@ from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.experts.cpu.contraction_forms import with_joined_loops
+from perfdojo_sdk.experts.cpu.contraction_forms import with_dense_operand, with_joined_loops
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, Product, gathered
 from perfdojo_sdk.experts.cpu.steps import near_caches
 from perfdojo_sdk.experts.cpu.tiles import NEAR, Lines, Tiling, best_tiling
@@ -31,6 +31,9 @@ SCATTER = 2.0
 
 #: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
+
+#: Runs of a program on the same elements of a constant: more than anybody counts.
+ALL_CALLS = 10**9
 
 #: Cost of a byte of a panel that is packed or read anew, in bytes of the rows' operand.
 AGAIN = 3
@@ -91,14 +94,18 @@ def best_plan(
 def cheaper_form(
     start: Play, nest: Nest, target: Target, runs: Mapping[str, int]
 ) -> tuple[Play, Nest, list[Plan]]:
-    """The contraction and its plans; with joined loops if that makes it cheaper."""
-    own = plans(start.program, nest, target, runs)
-    joined = with_joined_loops(start, nest)
-    if joined is not None:
-        others = plans(joined[0].program, joined[1], target, runs)
-        if others and (not own or others[0].cost < JOINED * own[0].cost):
-            return *joined, others
-    return start, nest, own
+    """The contraction and its plans; with joined loops, or a dense copy of an operand, if that makes it
+    cheaper."""
+    best = start, nest, plans(start.program, nest, target, runs)
+    for form in (with_joined_loops(start, nest), with_dense_operand(start, nest)):
+        if form is None:
+            continue
+        if form[1].loops and (joined := with_joined_loops(*form)) is not None:
+            form = joined
+        others = plans(form[0].program, form[1], target, runs)
+        if others and (not best[2] or others[0].cost < JOINED * best[2][0].cost):
+            best = *form, others
+    return best
 
 
 def plans(
@@ -114,12 +121,24 @@ def plans(
     program runs on the same elements of it, for which one packing does. ``laid_out``: values of the rows will
     be neighbours, wherever they are now.
     """
-    ways = permutations(range(len(nest.loops)), 2)
-    found = [p for row, lane in ways if (p := _plan(program, nest, row, lane, target, runs, laid_out))]
-    found.sort(key=lambda plan: (plan.cost, -plan.row))
+    found = every_plan(program, nest, target, runs, laid_out)
     best_of_lane = {plan.lane: plan for plan in reversed(found)}
     most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
     return [plan for plan in found if plan is best_of_lane[plan.lane] and plan.cost <= most][:2]
+
+
+def every_plan(
+    program: Program,
+    nest: Nest,
+    target: Target,
+    runs: Mapping[str, int] = MappingProxyType({}),
+    laid_out: bool = False,
+) -> list[Plan]:
+    """A plan for each way to choose rows and lanes, by cost. ``runs`` and ``laid_out``: as for
+    :func:`plans`."""
+    ways = permutations(range(len(nest.loops)), 2)
+    found = [p for row, lane in ways if (p := _plan(program, nest, row, lane, target, runs, laid_out))]
+    return sorted(found, key=lambda plan: (plan.cost, -plan.row))
 
 
 def _plan(
@@ -148,8 +167,9 @@ def _plan(
     rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     once = min(runs.get(b.array, 1) for b in columns)
-    # What is laid out for many runs is read in one form. Instructions for groups need full vectors.
-    registers, alike = figures.vector_registers or 8, once > 1
+    # What is laid out for the iterations of a loop is read in one form. Instructions for groups need full
+    # vectors.
+    registers, alike = figures.vector_registers or 8, 1 < once < ALL_CALLS
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
     tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, short=size)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]

@@ -8,8 +8,9 @@ near cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Operation, Read
@@ -17,7 +18,7 @@ from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, find_nest, gathered, is_contraction
-from perfdojo_sdk.experts.cpu.contraction_plans import Plan, plans
+from perfdojo_sdk.experts.cpu.contraction_plans import Plan, every_plan
 from perfdojo_sdk.experts.cpu.contractions import map_to_hardware, play_contraction
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, move_inward
 from perfdojo_sdk.experts.cpu.parts import replay
@@ -31,6 +32,9 @@ from perfdojo_sdk.search.play import Play
 
 #: Outputs and taps of the scheme that is played.
 OUTPUTS, TAPS = 2, 3
+
+#: Products that are left, and what the sums cost beside them, as a fraction of the contraction as it is.
+FEWER = 0.8
 
 #: A sum is worth making when at least so many products use it.
 WORTH_SUMS = 32
@@ -54,14 +58,16 @@ class _Filter:
         return tuple(l for l in range(len(self.nest.loops)) if l not in (self.plan.row, self.plan.lane))
 
 
-def play_filters(root: Program, rules: Rules, target: Target) -> list[Play]:
+def play_filters(
+    root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
+) -> list[Play]:
     """The game by fewer products; none when the program is no such filter. Steps on its results follow as
-    nests of their own."""
-    plays = _filtered(root, rules, target)
+    nests of their own. ``runs``: as for ``contraction_plans.plans``."""
+    plays = _filtered(root, rules, target, runs)
     if plays or len(root.body) == 1 or not is_contraction(root, rules):
         return plays
     for at in range(len(root.body) - 1, 0, -1):
-        filtered = _filtered(part(root, root.body[:at]), rules, target)
+        filtered = _filtered(part(root, root.body[:at]), rules, target, runs)
         if filtered:
             return _followed(root, filtered[0], part(root, root.body[at:]), target)
     return []
@@ -78,9 +84,9 @@ def _followed(root: Program, first: Play, rest: Program, target: Target) -> list
     return [play]
 
 
-def _filtered(root: Program, rules: Rules, target: Target) -> list[Play]:
+def _filtered(root: Program, rules: Rules, target: Target, runs: Mapping[str, int]) -> list[Play]:
     whole = gathered(root, rules)
-    found = _find(whole[0].program, whole[1], target) if whole else None
+    found = _find(whole[0].program, whole[1], target, runs) if whole else None
     if whole is None or found is None:
         return []
     try:
@@ -92,7 +98,7 @@ def _filtered(root: Program, rules: Rules, target: Target) -> list[Play]:
     return [game.moves]
 
 
-def _find(program: Program, nest: Nest, target: Target) -> _Filter | None:
+def _find(program: Program, nest: Nest, target: Target, runs: Mapping[str, int]) -> _Filter | None:
     """The filter in a contraction: two loops whose sum selects the row of the data, and which the plan uses
     neither for rows nor for lanes."""
     if len(nest.products) != 1 or [type(node) for node in nest.body] != [Statement, Scope]:
@@ -100,7 +106,8 @@ def _find(program: Program, nest: Nest, target: Target) -> _Filter | None:
     product, depth, total = nest.products[0], len(nest.loops), nest.body[1]
     assert isinstance(total, Scope)
     reductions = total.leaves[0].sizes
-    for plan in plans(program, nest, target, laid_out=True):
+    found = every_plan(program, nest, target, runs, laid_out=True)
+    for plan in [plan for plan in found if FEWER * plan.cost <= found[0].cost]:
         shared = min(nest.loops[plan.lane].size, product.steps // TAPS)
         for data, taps in ((product.one, product.other), (product.other, product.one)):
             if shared < WORTH_SUMS or plan.lane not in taps.levels or plan.row not in data.levels:
@@ -254,7 +261,7 @@ class _Game:
     def _contract(self, top: str) -> None:
         play, wanted = self.moves, self.found.plan
         nest = find_nest(play.node(top))
-        planned = plans(play.program, nest, self.target, laid_out=True) if nest else []
+        planned = every_plan(play.program, nest, self.target, laid_out=True) if nest else []
         same = [plan for plan in planned if (plan.row, plan.lane) == (wanted.row, wanted.lane)]
         if nest is None or not same:
             raise MoveError("PD-T001", f"no contraction stands at {top}")

@@ -11,7 +11,7 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import MappingProxyType
 
 from perfdojo_sdk.core.errors import MoveError
@@ -21,7 +21,7 @@ from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
-from perfdojo_sdk.experts.cpu.contraction_plans import best_plan
+from perfdojo_sdk.experts.cpu.contraction_plans import ALL_CALLS, best_plan
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
@@ -71,19 +71,22 @@ PREPARATIONS = (
 )
 
 
-def plan(root: Program, rules: Rules, target: Target) -> Plan:
-    """The games for a program, likeliest first, and the decisions behind them."""
-    return _Planner(root, rules, target).plan()
+def plan(root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> Plan:
+    """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
+    stay as they are from call to call."""
+    return _Planner(root, rules, target, constants).plan()
 
 
 class _Planner:
     """One program on its way to a plan."""
 
-    def __init__(self, root: Program, rules: Rules, target: Target) -> None:
+    def __init__(self, root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> None:
         self.root, self.rules, self.target = root, rules, target
         self.decisions: list[Decision] = []
-        self.runs: Mapping[str, int] = {}
-        """Array -> how often the program at hand runs on the same elements of it, if it is an iteration."""
+        self.constants = dict.fromkeys(constants, ALL_CALLS)
+        self.runs: Mapping[str, int] = self.constants
+        """Array -> how often the program at hand runs on the same elements of it: all calls do on constants,
+        and iterations do if it is one."""
 
     def plan(self) -> Plan:
         whole = self._as_a_whole()
@@ -138,7 +141,7 @@ class _Planner:
         guarded = any(leaf.statement.guard for node in self.root.body for leaf in node.leaves)
         stencil = any(find_stencil(self.root, node, self.target) for node in self.root.body)
         if not guarded and not stencil:
-            plays = contraction(self.root, self.rules, self.target)
+            plays = contraction(self.root, self.rules, self.target, self.runs)
             if plays:
                 self._decide("whole", "", "one contraction", "its sums of products share one nest")
                 self._describe("contraction", facts_of(self.root, self.target))
@@ -255,7 +258,8 @@ class _Planner:
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
         if way in (BLOCK_ROWS, RECURRENCE):
-            around, self.runs = self.runs, same_in_each(nodes[0]) if way == RECURRENCE else {}
+            around, same = self.runs, same_in_each(nodes[0]) if way == RECURRENCE else {}
+            self.runs = {**self.constants, **same}
             games = self._games(Trace(inside(program, nodes[0].id)))
             self.runs = around
             return [games]
@@ -341,7 +345,7 @@ def contraction(
     root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
 ) -> list[Play]:
     """The games of the experts for contractions. ``runs``: as for ``contraction_plans.plans``."""
-    plays = [*play_contractions(root, rules, target, runs), *play_filters(root, rules, target)]
+    plays = [*play_contractions(root, rules, target, runs), *play_filters(root, rules, target, runs)]
     for play in plays:
         settle_buffers(play)
     return plays
