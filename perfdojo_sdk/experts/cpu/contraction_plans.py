@@ -171,7 +171,9 @@ def _plan(
     # vectors.
     registers, alike = figures.vector_registers or 8, 1 < once < ALL_CALLS
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
-    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, short=size)
+    vector = steps * lanes * max(BYTES[program.buffer_of[b.array].dtype] for b in columns)
+    near = near_caches(target)[0] // 2 / vector
+    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, size, near)
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = _inside(program, nest, pairs, others, sizes[lane], tiling, target)
     around = tuple(l for l in others if l not in inside)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from math import inf
 
 #: Rows of a tile: no more than the ways of a small cache, since rows of a power-of-two length fall
 #: into one set of it. With that, the operand of the rows need not be packed.
@@ -26,6 +27,9 @@ MOST_IDLE = 1.25
 
 #: Cost of a cache line from beyond the first cache, in multiply-adds.
 LINE = 4.0
+
+#: Cost of a vector of a panel that has left the first cache, in multiply-adds: it comes with its neighbours.
+DEEP = 0.75
 
 #: Cost of each further kind of tile, as a fraction of the whole: code, and another pass over b.
 ANOTHER_KIND = 0.01
@@ -79,12 +83,14 @@ def best_tiling(
     alike: bool = False,
     far: Lines = NEAR,
     short: float = 1.0,
+    near: float = inf,
 ) -> Tiling:
     """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
     each column operand and one value of the rows must find a register. ``far``: where those values come
-    from. ``short``: how many times as much vectors cost that are not full.
+    from. ``short``: how many times as much vectors cost that are not full. ``near``: the widest panel, in
+    vectors, that stays in the first cache.
     """
 
     def tilings() -> Iterator[Tiling]:
@@ -94,7 +100,7 @@ def best_tiling(
                     covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
                     for pieces in dict.fromkeys(filter(None, covers)):
                         times = [short if p.width < lanes else 1.0 for p in pieces]
-                        yield Tiling(high, pieces, _cost(rows, high, pieces, times, sums, far))
+                        yield Tiling(high, pieces, _cost(rows, high, pieces, times, sums, far, near))
 
     found = list(tilings())
     of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
@@ -123,16 +129,25 @@ def evenly(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
 
 
 def _cost(
-    rows: int, high: int, pieces: Sequence[Piece], factors: Sequence[float], sums: int, far: Lines
+    rows: int,
+    high: int,
+    pieces: Sequence[Piece],
+    factors: Sequence[float],
+    sums: int,
+    far: Lines,
+    near: float,
 ) -> float:
     """``factors``: of the cost of each piece."""
     full, rest = divmod(rows, high)
     kinds = len(pieces) * (2 if rest else 1)
+
+    def steps(piece: Piece) -> float:
+        deep = DEEP * piece.wide * sums if piece.wide * sums > near else 0.0
+        cost = full * (_step(high, piece.wide, sums, far) + deep)
+        return cost + (_step(rest, piece.wide, sums, far) + deep if rest else 0)
+
     return (1 + ANOTHER_KIND * (kinds - 1)) * sum(
-        times
-        * piece.tiles
-        * (full * _step(high, piece.wide, sums, far) + (_step(rest, piece.wide, sums, far) if rest else 0))
-        for piece, times in zip(pieces, factors, strict=True)
+        times * piece.tiles * steps(piece) for piece, times in zip(pieces, factors, strict=True)
     )
 
 
