@@ -29,7 +29,7 @@ MOST_IDLE = 1.25
 LINE = 4.0
 
 #: Cost of a vector of a panel that has left the first cache, in multiply-adds: it comes with its neighbours.
-DEEP = 0.75
+DEEP = 0.15
 
 #: Cost of each further kind of tile, as a fraction of the whole: code, and another pass over b.
 ANOTHER_KIND = 0.01
