@@ -124,7 +124,7 @@ class KernelBuilder:
             work = self._work(kernel, watch)
             few = _evaluator_of_few(work)
             explores = self.context.strategy.name not in PASSES
-            if explores or not tuning.is_long(kernel.program):
+            if explores or not tuning.is_long(kernel.program, self.context.settings.budget_s):
                 few.evaluate([Trace(kernel.program)])
             attempts = _explored(work, few, watch, store, session) if explores else _passed(work, few)
             found = _shipped(work, few, attempts)

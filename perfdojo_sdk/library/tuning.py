@@ -39,8 +39,8 @@ from perfdojo_sdk.store.traces import SavedTrace, Strict, first_error
 REPEATS, BUDGET_S = 20, 0.05
 #: The share of a timing's budget for a first look at a game, if games are few.
 LOOK = 0.3
-#: Most statement instances of an initial program that is timed though a pass plays: naive loops take seconds
-#: for more of them, and their exact time does not matter.
+#: Most statement instances of an initial program that is timed though a pass plays, for each second of a
+#: timing: naive loops take some seconds for more of them, and their exact time does not matter.
 LONG = 10**9
 #: Seconds after which a compiler is stopped.
 COMPILE_TIMEOUT_S = 20.0
@@ -166,9 +166,9 @@ def tune(
     return search
 
 
-def is_long(program: Program) -> bool:
-    """True if an initial program takes too long to be timed beside a pass."""
-    return sum(node.instances for node in program.body) > LONG
+def is_long(program: Program, budget_s: float) -> bool:
+    """True if an initial program takes too long to be timed beside a pass, whose games get ``budget_s``."""
+    return sum(node.instances for node in program.body) > LONG * budget_s
 
 
 def _failed(context: BuildContext, error: PlayerFailed) -> str:
@@ -188,7 +188,7 @@ def _begin(
     So the game that is saved there is never slower than one that any search found before.
     """
     evaluator = search.evaluator
-    if not (evaluator.conditions.few and is_long(kernel.program)):
+    if not (evaluator.conditions.few and is_long(kernel.program, context.settings.budget_s)):
         [initial] = evaluator.evaluate([Trace(kernel.program)])
         search.initial_s = initial.seconds
     earlier = [_kept(session.game, context, kernel), saved.best if saved else None]
