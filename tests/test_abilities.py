@@ -24,6 +24,7 @@ from perfdojo_sdk.hookspecs.abilities import (
     Forks,
     GeneratesAsFor,
     GivesRequirements,
+    KnowsConstants,
     LimitsCompiling,
     LimitsInstances,
     RunsSets,
@@ -252,6 +253,26 @@ def test_a_generator_made_by_a_generator_is_guarded_too() -> None:
     other = parse(LOOP.text.replace("kernel f", "kernel g"))
     with pytest.raises(PluginFault, match="as_for returned int 7, expected a generator"):
         choosing.as_for(other)
+
+
+def test_a_pass_that_knows_constants_is_guarded_too() -> None:
+    class Careful:
+        def __call__(self, *_: Any) -> Any:
+            return ()
+
+        def knowing(self, constants: Any) -> Any:
+            return Broken() if constants == ["w"] else 7
+
+    class Broken:
+        def __call__(self, *_: Any) -> Any:
+            raise ZeroDivisionError("constants")
+
+    careful = ability(GuardedPass("paper", Careful()), KnowsConstants)
+    assert careful and ability(GuardedPass("paper", Broken()), KnowsConstants) is None
+    with pytest.raises(PluginFault, match="plugin paper: its pass raised ZeroDivisionError"):
+        careful.knowing(["w"])(LOOP, *(None, None))  # type: ignore[arg-type]
+    with pytest.raises(PluginFault, match="knowing returned int 7, expected a pass"):
+        careful.knowing(["v"])
 
 
 @pytest.mark.parametrize("named", [7, ["a reason"]])

@@ -224,6 +224,39 @@ def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
         RUNNER.time_interleaved([artifacts[0], other], TIMED)
 
 
+PACKS = """
+    float *p = workspace;
+    for (int i = 0; i < N; i++) p[i] = 2 * x[i];
+    return pd_k_again(x, y, workspace, bytes, threads);
+"""
+
+
+def packing(again: str) -> Artifact:
+    """A kernel that makes twice its input in its workspace, and the function for later calls."""
+    head = "int pd_k_again(const float *x, float *y, void *workspace, size_t bytes, int threads)"
+    return replace(build(PACKS, f"{head} {{ float *p = workspace; {again} }}", "4 * N"), again="pd_k_again")
+
+
+def test_later_calls_read_what_the_first_one_packed() -> None:
+    artifact = packing("for (int i = 0; i < N; i++) y[i] = p[i]; return 0;")
+    for request in (TIMED, replace(TIMED, first_look=True), replace(TIMED, cold=True)):
+        found = RUNNER.run(artifact, request)
+        assert isinstance(found, Measurement) and found.seconds, found
+    together = RUNNER.time_interleaved([artifact, build(RIGHT, workspace="4 * N")], TIMED)
+    assert all(isinstance(found, Measurement) for found in together), together
+
+
+def test_only_timed_runs_call_the_function_for_later_calls() -> None:
+    third = "static int calls; calls++; for (int i = 0; i < N; i++) y[i] = p[i] + (calls == 3); return 0;"
+    adds = packing(third)
+    found = RUNNER.run(adds, TIMED)
+    assert isinstance(found, Failure) and "change if the kernel does not pack again" in found.detail
+    assert isinstance(RUNNER.run(adds, ONCE), Measurement)
+    assert isinstance(RUNNER.run(replace(adds, again="pd_other"), ONCE), Measurement)
+    absent = RUNNER.run(replace(adds, again="pd_other"), TIMED)
+    assert isinstance(absent, Failure) and "cannot load pd_other" in absent.detail
+
+
 def test_ratio_of_equal_times_is_undecided() -> None:
     rounds = [[1.0, 1.1], [0.9, 1.05, 0.95]]
     assert not ratio_by_rounds(rounds, rounds).decided

@@ -46,6 +46,11 @@ def test_rows_that_lie_far_apart_make_a_tile_wider() -> None:
     assert far.high < near.high and far.cost > near.cost
 
 
+def test_a_panel_beyond_the_first_cache_makes_a_tile_higher() -> None:
+    near, deep = (best_tiling(16, 320, 8, 16, 1, near=vectors) for vectors in (5, 0))
+    assert deep.high > near.high and deep.cost > near.cost
+
+
 def test_vectors_that_are_not_full_cost_more_where_the_instruction_needs_full_ones() -> None:
     plain, grouped = (best_tiling(7, 21, 16, 32, 1, short=short) for short in (1.0, 4.0))
     assert [p.width for p in plain.pieces] == [7]

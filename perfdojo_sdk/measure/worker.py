@@ -113,7 +113,7 @@ class Contender:
             return
         self.estimate = self.kernel.call(memory, 1)
         compare(memory, self.first, "change from call to call")
-        if self.job["again"][self.number]:
+        if self.job["repeats"] and self.job["again"][self.number]:
             self.kernel.load_again(self.job["again"][self.number])
         if self.kernel.again:
             self.estimate = self.kernel.call_again(memory, 0)
