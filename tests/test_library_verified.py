@@ -143,7 +143,21 @@ def test_a_report_at_a_smaller_shape_is_kept_for_equal_code(monkeypatch: pytest.
         runner = Shapes(plugins.runner(plugins.require("toy")), [])
         assert compared_with_the_kernel(runner, text=text, cache=cache).passed
         shapes.append(sum(prod(shape) < 500 for shape in runner.seen))
-    assert shapes[0] > 0 and shapes[1] == 0 and len(cache.smaller) == 1
+    assert shapes[0] > 0 and shapes[1] == 0 and len(cache.shared.numeric) == 1
+
+
+def test_games_that_are_alike_at_a_small_shape_are_compared_once() -> None:
+    plugins = load_plugins(extra=[perfdojo_toy])
+    rules, shared = plugins.rules(plugins.require("toy")), verification.SharedResults()
+
+    def compared(text: str) -> int:
+        before = len(shared.exact)
+        assert verification.exact(Trace(parse(text, rules.dialect)), rules, 0, (), shared).passed
+        return len(shared.exact) - before
+
+    longer, wider = CENTRED.replace("40", "48000"), CENTRED.replace("50", "7000")
+    assert [compared(text) for text in (CENTRED.replace("40", "40000"), longer, wider)] == [1, 0, 0]
+    assert compared(longer.replace("2000", "1000")) == 1, "another number is another kernel"
 
 
 def test_a_kernel_of_large_arrays_is_large_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from perfdojo_sdk.library.ranking import (
     LONG_GAME,
     PATIENCE,
     first_unbeaten,
+    near_fastest,
     plainness,
     timed_again,
 )
@@ -76,6 +77,16 @@ def test_a_long_game_has_to_be_worth_its_proofs() -> None:
     half = replace(long, trace=replace(split, steps=split.steps * (LONG_GAME // 2)))
     assert first_unbeaten([replace(half, measured=short.measured), long], 1.1) is long
     assert first_unbeaten([taking(*[1.08] * 20), long], 1.1) is long, "the initial program is no short game"
+
+
+def test_games_that_a_long_one_may_be_worth_less_than_take_turns_with_it() -> None:
+    split = GAME.play(RULES, Move.of("split_scope", "s0", factor=2))
+    short = replace(taking(*[1.4] * 20), trace=split)
+    long = replace(taking(*[1.0] * 20), trace=replace(split, steps=split.steps * LONG_GAME))
+    assert near_fastest([short, long]) == ([long], [short])
+    assert near_fastest([short, long], 1.5) == ([short, long], [])
+    assert near_fastest([short, taking(*[1.0] * 20)], 1.5)[1] == [short], "no long game"
+    assert near_fastest([]) == ([], [])
 
 
 def test_rounds_are_compared_where_levels_change() -> None:

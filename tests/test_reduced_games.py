@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 import pytest
 
@@ -22,9 +23,12 @@ RULES = Rules(DIALECT, GENERIC)
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The smaller games that were tried, one for each."""
     found, attempted = list[object](), reduced_games._Game.attempted
-    monkeypatch.setattr(
-        reduced_games._Game, "attempted", lambda *given: (found.append(given), attempted(*given))[1]
-    )
+
+    def spy(*given: Any, **more: Any) -> object:
+        found.append(given)
+        return attempted(*given, **more)
+
+    monkeypatch.setattr(reduced_games._Game, "attempted", spy)
     return found
 
 
@@ -141,13 +145,38 @@ def test_a_game_of_the_same_sizes_is_made_as_small_at_once(tries: list[object]) 
         return Trace(root).play_all(RULES, splits)
 
     first, second = tiled("exp", 16, 4), tiled("sqrt", 16, 4)
-    like = Reduction(first, reduce_trace(first, RULES, 8))
+    like = Reduction.of(first, reduce_trace(first, RULES, 8))
     tries.clear()
     reduced = reduce_trace(second, RULES, 8, like)
-    assert len(tries) == 1 and reduced.moves == like.small.moves
-    assert reduced.root.buffer_of["x"].shape == like.small.root.buffer_of["x"].shape == (8,)
-    # Where counts differ, the game is another one.
-    assert reduced_games._Game(tiled("sqrt", 32, 4), RULES).as_small(tiled("sqrt", 32, 4), like) is None
+    assert len(tries) == 1 and tuple(reduced.moves) == like.small_moves
+    assert reduced.root.buffer_of["x"].shape == like.small_root.buffer_of["x"].shape == (8,)
+    # With fewer moves the game is another one.
+    assert reduced_games._Game(tiled("sqrt", 16), RULES).as_small(tiled("sqrt", 16), like) is None
+
+
+def test_a_game_of_the_same_moves_is_made_as_small_at_once(tries: list[object]) -> None:
+    """Whatever the sizes are, as in the convolutions of a network; but no size may grow for that."""
+
+    def tiled(rows: int, columns: int, factor: int, place: str = "s0") -> Trace:
+        root = program(
+            f"kernel f(x) -> y\nx f32 [{rows},{columns}] heap\ny f32 [{rows},{columns}] heap\n\n"
+            f"{rows} {columns} y[{{0}},{{1}}] = exp(x[{{0}},{{1}}])"
+        )
+        return Trace(root).play(RULES, Move.of("split_scope", place, factor=factor))
+
+    first = tiled(64, 48, 16)
+    like = Reduction.of(first, reduce_trace(first, RULES, 8))
+    for rows, columns, factor in ((96, 20, 32), (40, 5, 4)):
+        tries.clear()
+        reduced = reduce_trace(tiled(rows, columns, factor), RULES, 8, like)
+        assert len(tries) == 1 and reduced.root == like.small_root
+        assert tuple(reduced.moves) == like.small_moves
+    for game in (tiled(64, 48, 16, "s1"), tiled(64, 1, 16)):
+        tries.clear()
+        reduce_trace(game, RULES, 1, like)
+        assert len(tries) > 1, "other moves, or a loop that runs once"
+    assert like.at_same_places(tiled(6, 4, 3).root) == like.small_root
+    assert Reduction.of(first, tiled(32, 8, 16)).at_same_places(tiled(16, 48, 4).root) is None
 
 
 def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together() -> None:
@@ -311,7 +340,7 @@ def test_what_made_one_game_small_makes_the_next_one_small(tries: list[object]) 
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]
     trace = Trace(LARGE_MATMUL).play_all(RULES, tiles)
-    known = Reduction(trace, reduce_trace(trace, RULES, 1))
+    known = Reduction.of(trace, reduce_trace(trace, RULES, 1))
     longer = trace.play(RULES, Move.of("annotate_scope", trace.program.body[0].id, suffix="p"))
     other = Trace(LARGE_MATMUL).play_all(RULES, [tiles[0], Move.of("split_scope", "s1", factor=8)])
     found = [reduce_trace(game, RULES, 1) for game in (longer, other)]

@@ -10,7 +10,7 @@ Passes and searches take the same steps: :mod:`.tuning` lets them propose, :mod:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -26,14 +26,14 @@ from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
 from perfdojo_sdk.library.ranking import FINALISTS, ranked
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.library.verification import VerificationCache
+from perfdojo_sdk.library.verification import SharedResults, VerificationCache
 from perfdojo_sdk.library.work import KernelWork, Roofline
 from perfdojo_sdk.plugins import Plugins, faults
 from perfdojo_sdk.search.strategies import HEURISTIC, PASSES
 from perfdojo_sdk.store.candidates import CandidateLog
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.verify.numeric import NumericReport
+    pass
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -96,14 +96,12 @@ def builder_here(
 class KernelBuilder:
     """Builds kernels one after the other, with the context's runner.
 
-    ``verified_smaller``: reports on kernels at smaller shapes, which several builders may share.
+    ``shared``: results of verifications, which several builders may share.
     """
 
-    def __init__(
-        self, context: BuildContext, verified_smaller: dict[Hashable, NumericReport] | None = None
-    ) -> None:
+    def __init__(self, context: BuildContext, shared: SharedResults | None = None) -> None:
         self._context, self._roofline = context, Roofline(context)
-        self._verified_smaller = {} if verified_smaller is None else verified_smaller
+        self._shared = shared or SharedResults()
 
     @property
     def context(self) -> BuildContext:
@@ -138,7 +136,7 @@ class KernelBuilder:
         return accept(work, _attempt_of(few, trace), _attempt_of(few, initial))
 
     def _work(self, kernel: Kernel, watch: Watch) -> KernelWork:
-        cache = VerificationCache(smaller=self._verified_smaller)
+        cache = VerificationCache(shared=self._shared)
         return KernelWork(
             self.context, kernel, self._roofline, lambda stage: watch.stage(kernel, stage), cache=cache
         )

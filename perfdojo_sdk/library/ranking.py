@@ -50,7 +50,8 @@ def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
     is timed alone once more before it ships.
     """
     work.stage("confirming")
-    close, rest = near_fastest(attempts)
+    worth = work.context.settings.worth_of_proofs
+    close, rest = near_fastest(attempts, worth)
     close.sort(key=plainness)
     artifacts = [attempt.artifact for attempt in close if attempt.artifact is not None]
     times = work.time_in_turns(artifacts) if len(close) > 1 else None
@@ -58,7 +59,6 @@ def confirmed(work: KernelWork, attempts: Sequence[Attempt]) -> list[Attempt]:
         return sorted(
             [*(timed_again(attempt, work.time, work.patience_s) for attempt in close), *rest], key=median
         )
-    worth = work.context.settings.worth_of_proofs
     return by_turns([a.timed(time) for a, time in zip(close, times, strict=True)], rest, worth)
 
 
@@ -86,10 +86,16 @@ def timed_again(
 # -- pure ------------------------------------------------------------------------------------------
 
 
-def near_fastest(attempts: Sequence[Attempt]) -> tuple[list[Attempt], list[Attempt]]:
-    """The attempts that ran and came within :data:`CLOSE` of the fastest, and the others, both in their
-    order."""
-    limit = CLOSE * min(map(median, attempts), default=0.0)
+def near_fastest(
+    attempts: Sequence[Attempt], worth_of_proofs: float = 1.0
+) -> tuple[list[Attempt], list[Attempt]]:
+    """The attempts that ran and came within :data:`CLOSE` of the fastest, or near enough to be preferred if
+    that is a long game, and the others, both in their order."""
+    fastest = min(attempts, key=median, default=None)
+    if fastest is None:
+        return [], []
+    factor = max(CLOSE, worth_of_proofs) if len(fastest.trace.steps) >= LONG_GAME else CLOSE
+    limit = factor * median(fastest)
     close, rest = list[Attempt](), list[Attempt]()
     for attempt in attempts:
         (close if attempt.measured and median(attempt) <= limit else rest).append(attempt)

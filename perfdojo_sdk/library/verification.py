@@ -48,6 +48,33 @@ SMALLER_SYMBOL = "pd_at_a_smaller_shape"
 
 
 @dataclass
+class SharedResults:
+    """Results that kernels of other shapes may have, too: their games are alike at smaller shapes. A
+    builder's kernels share them."""
+
+    reductions: dict[Hashable, Reduction] = field(default_factory=dict)
+    """By the kind of game, and what it was made smaller for."""
+    exact: dict[Hashable, ExactTraceReport] = field(default_factory=dict)
+    """The exact leg's reports on small games."""
+    numeric: dict[Hashable, NumericReport] = field(default_factory=dict)
+    """The numeric leg's reports on games at smaller shapes."""
+
+    def since(self, earlier: SharedResults) -> SharedResults:
+        """The results that are not among earlier ones; the numeric leg's stay out."""
+        return SharedResults(
+            {key: found for key, found in self.reductions.items() if key not in earlier.reductions},
+            {key: found for key, found in self.exact.items() if key not in earlier.exact},
+        )
+
+    def copy(self) -> SharedResults:
+        return SharedResults({**self.reductions}, {**self.exact}, {**self.numeric})
+
+    def add(self, others: SharedResults) -> None:
+        self.reductions.update(others.reductions)
+        self.exact.update(others.exact)
+
+
+@dataclass
 class VerificationCache:
     """Results that verifications of one kernel's games share, since these games share most of their moves."""
 
@@ -55,9 +82,7 @@ class VerificationCache:
     """Steps that the dependence leg proved."""
     reduction: Reduction | None = None
     """The reduction of the last candidate to a smaller size."""
-    smaller: dict[Hashable, NumericReport] = field(default_factory=dict)
-    """The numeric leg's reports on games at smaller shapes, which kernels of other shapes may have, too; a
-    builder's kernels share them."""
+    shared: SharedResults = field(default_factory=SharedResults)
 
 
 @dataclass(frozen=True)
@@ -82,14 +107,21 @@ def verify(subject: Subject) -> Verification:
     _prepare()
     from perfdojo_sdk.verify.parts import games_of_parts
 
-    trace, rules = subject.trace, subject.rules
+    trace, rules, shared = subject.trace, subject.rules, subject.cache.shared
     games = games_of_parts(trace, rules)
+
+    def compared() -> tuple[LegResult, SharedResults]:
+        earlier = shared.copy()
+        return exact(trace, rules, subject.seed, games, shared), shared.since(earlier)
+
     with (
-        in_background(lambda: exact(trace, rules, subject.seed, games)) as models,
+        in_background(compared) as models,
         in_background(lambda: dependence(trace, rules, subject.cache, games)) as sets,
     ):
         compiled = numeric(subject)
-        return Verification(exact=models(), numeric=compiled, dependence=sets())
+        equal, found = models()
+        shared.add(found)
+        return Verification(exact=equal, numeric=compiled, dependence=sets())
 
 
 def _prepare() -> None:
@@ -114,7 +146,7 @@ def quick(subject: Subject) -> Verification:
     trace, rules, cache = subject.trace, subject.rules, subject.cache
     like = [cache.reduction] if cache.reduction else []
     small = reduce_trace(trace, rules, QUICK_INSTANCES, *like, alike_at_once=True)
-    cache.reduction = Reduction(trace, small)
+    cache.reduction = Reduction.of(trace, small)
     report = verify_exact(small.root, small.program, trace.laws, rules.dialect, subject.seed, models=1)
     asked = LegResult(passed=report.ok, detail=report.problem)
     skipped = LegResult(passed=True, detail="not asked")
@@ -130,15 +162,18 @@ def quick(subject: Subject) -> Verification:
     )
 
 
-def exact(trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = ()) -> LegResult:
+def exact(
+    trace: Trace, rules: Rules, seed: int, games: Sequence[Trace] = (), shared: SharedResults | None = None
+) -> LegResult:
     """The exact leg, on the same moves at a small shape. ``games``: of the parts of the trace's program
-    (``verify/parts.py``), which are compared instead where all of them pass."""
-    begin = perf_counter()
+    (``verify/parts.py``), which are compared instead where all of them pass. ``shared``: results of other
+    kernels, to which those on this one are added."""
+    begin, shared = perf_counter(), shared or SharedResults()
     compared = list[_Compared]()
     for game in games if len(games) > 1 and trace.steps else ():
-        compared.append(_Compared.of(game, rules, seed, compared))
+        compared.append(_Compared.of(game, rules, seed, shared, compared))
     if not compared or not all(each.report.ok for each in compared):
-        compared = [_Compared.of(trace, rules, seed)]
+        compared = [_Compared.of(trace, rules, seed, shared)]
     failed = next((each.report for each in compared if not each.report.ok), None)
     models = min(each.report.end.models for each in compared)
     figures: dict[str, Figure] = {
@@ -166,15 +201,40 @@ class _Compared(NamedTuple):
     """Statement instances of one run at the end of the small game."""
 
     @classmethod
-    def of(cls, game: Trace, rules: Rules, seed: int, others: Sequence[_Compared] = ()) -> _Compared:
+    def of(
+        cls, game: Trace, rules: Rules, seed: int, shared: SharedResults, others: Sequence[_Compared] = ()
+    ) -> _Compared:
         """``others``: compared before; what made them small is tried first."""
         from perfdojo_sdk.verify.exact import verify_exact_trace
-        from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
+        from perfdojo_sdk.verify.reduced import Reduction, statement_instances
 
-        like = [Reduction(other.game, other.small) for other in reversed(others)]
-        small = reduce_trace(game, rules, EXACT_INSTANCES, *like, alike_at_once=True)
-        report = verify_exact_trace(small, rules.dialect, seed)
-        return cls(game, small, report, statement_instances(small.program))
+        like = [Reduction.of(other.game, other.small) for other in reversed(others)]
+        small = _reduced(game, rules, EXACT_INSTANCES, shared, *like, alike_at_once=True)
+        key = (small.root.text, tuple(small.moves), seed)
+        if key not in shared.exact:
+            shared.exact[key] = verify_exact_trace(small, rules.dialect, seed)
+        return cls(game, small, shared.exact[key], statement_instances(small.program))
+
+
+def _reduced(
+    game: Trace,
+    rules: Rules,
+    most_instances: int,
+    shared: SharedResults,
+    *like: Reduction,
+    alike_at_once: bool = False,
+) -> Trace:
+    """The game at a smaller shape; first as the last game of the same moves was made smaller. Where code is
+    looked at, like tiles do not shrink at once and units of the machine keep their sizes."""
+    from perfdojo_sdk.verify.reduced import Reduction, kind_of_game, reduce_trace
+
+    key = (most_instances, alike_at_once, kind_of_game(game))
+    like = (*([shared.reductions[key]] if key in shared.reductions else ()), *like)
+    units = not alike_at_once
+    small = reduce_trace(game, rules, most_instances, *like, keeps_units=units, alike_at_once=alike_at_once)
+    if small is not game:
+        shared.reductions[key] = Reduction.of(game, small)
+    return small
 
 
 def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifact]:
@@ -198,11 +258,9 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
 def _at_smaller_shape(subject: Subject, generator: CodeGenerator, most: int) -> tuple[Trace, KernelSource]:
     """The game on a smaller kernel, and the code of its end. What a unit of the machine takes keeps its
     sizes, so that the code which ships is what is verified."""
-    from perfdojo_sdk.verify.reduced import reduce_trace
-
     choosing = ability(generator, GeneratesAsFor)
     as_shipped = choosing.as_for(subject.trace.program) if choosing else generator
-    small = reduce_trace(subject.trace, subject.rules, most, keeps_units=True)
+    small = _reduced(subject.trace, subject.rules, most, subject.cache.shared)
     return small, as_shipped.generate(small.program, SMALLER_SYMBOL)
 
 
@@ -299,9 +357,10 @@ def _compared_smaller(subject: Subject, threads: tuple[int, ...]) -> tuple[Trace
         return subject.trace, _compared(subject, subject.trace, subject.artifact, threads)
     code = (source.code, *sorted(source.support.items()))
     key = (small.root.text, small.program.text, code, small.laws, small.kind, subject.seed, threads)
-    if key not in subject.cache.smaller:
-        subject.cache.smaller[key] = _compared(subject, small, _compiled(subject, source), threads)
-    return small, subject.cache.smaller[key]
+    known = subject.cache.shared.numeric
+    if key not in known:
+        known[key] = _compared(subject, small, _compiled(subject, source), threads)
+    return small, known[key]
 
 
 def _compared(

@@ -5,8 +5,9 @@ module shrinks the initial program and, if necessary, the cuts, and plays the sa
 legal for the same reasons and gives the same tree, the small trace proves the same about the moves as the
 large one.
 
-A game whose sizes and counts are those of another one, such as that of another phase of a transposed
-convolution, is tried first with what made that one small.
+A game like another one is tried first with what made that one small: one of the same moves at other sizes,
+such as a convolution of more channels, or one with the same sizes and counts, such as that of another phase
+of a transposed convolution.
 """
 
 from __future__ import annotations
@@ -39,23 +40,50 @@ def statement_instances(program: Program) -> int:
 class Reduction:
     """A reduction of a game to smaller sizes, which is tried first on games that are like it."""
 
-    large: Trace
-    small: Trace
+    root: Program
+    moves: tuple[Move, ...]
+    small_root: Program
+    small_moves: tuple[Move, ...]
+    instances: int
+    """Most statement instances of a program of the small game."""
 
-    def moves(self, trace: Trace) -> list[Move]:
+    @classmethod
+    def of(cls, large: Trace, small: Trace) -> Reduction:
+        return cls(large.root, tuple(large.moves), small.root, tuple(small.moves), _instances(small))
+
+    def moves_of(self, trace: Trace) -> list[Move]:
         """The moves of ``trace``, those that stand in the large game with the factors of the small one."""
-        known = dict(zip(self.large.moves, self.small.moves, strict=True))
+        known = dict(zip(self.moves, self.small_moves, strict=True))
         return [known.get(move, move) for move in trace.moves]
 
-    def root(self, root: Program) -> Program | None:
+    def at_same_places(self, root: Program) -> Program | None:
+        """Another root with extents at the same places, made as small as this game's; None for others."""
+        own = {frozenset(extent.places): self._small(extent) for extent in extents(self.root)}
+        for extent in extents(root):
+            size = own.get(frozenset(extent.places))
+            if size is None or size > extent.size:
+                return None
+            root = resized(root, extent, size) if size < extent.size else root
+        return root
+
+    def at_about_the_same_sizes(self, root: Program) -> Program | None:
         """Another root of about the same sizes, made as small as this game's; None for others."""
-        sizes = sizes_of(self.small.root)
-        mine, other = ([e for e in extents(r) if e.size > 2] for r in (self.large.root, root))
+        mine, other = ([e for e in extents(r) if e.size > 2] for r in (self.root, root))
         if len(mine) != len(other) or any(abs(a.size - b.size) > 1 for a, b in zip(mine, other, strict=True)):
             return None
         for extent, same in zip(other, mine, strict=True):
-            root = resized(root, extent, min(sizes[place] for place, n in same.places.items() if n == 1))
+            root = resized(root, extent, self._small(same))
         return root
+
+    def _small(self, extent: Extent) -> int:
+        """The size of an extent of the large root in the small one."""
+        sizes = sizes_of(self.small_root)
+        return min(sizes[place] for place, weight in extent.places.items() if weight == 1)
+
+
+def kind_of_game(trace: Trace) -> tuple[object, ...]:
+    """The same for games of the same moves at the same places, whatever their sizes."""
+    return tuple([(move.transformation, move.place) for move in trace.moves])
 
 
 @seldom_collected()
@@ -82,9 +110,9 @@ def reduce_trace(
     """
     game = _Game(trace, rules, keeps_units, alike_at_once)
     for each in like:
-        if each.large.root == trace.root:
-            alike = game.replayed(trace, each.small.root, each.moves(trace))
-            if alike is not None and _instances(alike) <= max(most_instances, _instances(each.small)):
+        if each.root == trace.root:
+            alike = game.replayed(trace, each.small_root, each.moves_of(trace))
+            if alike is not None and _instances(alike) <= max(most_instances, each.instances):
                 return alike
     few = with_few_rows(trace.root)
     if few is not trace.root:
@@ -295,13 +323,18 @@ class _Game:
     def as_small(self, trace: Trace, like: Reduction) -> Trace | None:
         """The game with the sizes and counts of a similar game's reduction; None where it is not similar
         or that gives another game."""
+        if kind_of_game(trace) == tuple([(move.transformation, move.place) for move in like.moves]):
+            root = like.at_same_places(trace.root)
+            found = self.attempted(trace, root, like.small_moves, as_given=True) if root is not None else None
+            if isinstance(found, Trace):
+                return found
         given = [k for k in range(len(trace.moves)) if self.counts(k)]
-        pairs = zip(like.large.moves, like.small.moves, strict=True)
+        pairs = zip(like.moves, like.small_moves, strict=True)
         counting = {move.transformation for move in map(trace.moves.__getitem__, given)}
         known = [(old, new) for old, new in pairs if old.transformation in counting]
         if [_numbers(trace.moves[k]) for k in given] != [_numbers(old) for old, _ in known]:
             return None
-        root, moves = like.root(trace.root), [*trace.moves]
+        root, moves = like.at_about_the_same_sizes(trace.root), [*trace.moves]
         for k, (_, new) in zip(given, known, strict=True):
             moves[k] = replace(moves[k], parameters=new.parameters)
         return self.replayed(trace, root, moves) if root is not None else None
@@ -341,12 +374,14 @@ class _Game:
         moves: Sequence[Move],
         longer: bool = True,
         in_proportion: bool = False,
+        as_given: bool = False,
     ) -> Trace | _Other:
         """The game of ``moves`` on ``root``, or the reason why it is another game.
 
         Steps that ``known``, a trace of as many moves, has at its start are taken from it. If a move that
         both have cuts a range that is shorter now, its cut changes, too: the ``longer`` part of the range
-        shrinks, or else the other one. With ``in_proportion``, tiles of such a range shrink as well.
+        shrinks, or else the other one. With ``in_proportion``, tiles of such a range shrink as well; with
+        ``as_given``, nothing changes.
         """
         if next(violations(root, self.rules.dialect), None) is not None:
             return NO_PROGRAM
@@ -356,7 +391,7 @@ class _Game:
         for k in range(len(steps), len(moves)):
             before, move, expected = steps[-1].after if steps else root, moves[k], self.expected[k]
             now = _size(before, move.place)
-            cut = self._cut(k, known.steps[k]) if move == given[k] else None
+            cut = self._cut(k, known.steps[k]) if move == given[k] and not as_given else None
             if cut is not None:
                 at = cut.shortened(now, longer)
                 if at is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
@@ -23,6 +23,7 @@ from perfdojo_sdk.library.builder import Builder, KernelBuilder, builder_here
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import KernelEntry
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.verification import SharedResults
 from perfdojo_sdk.models.cache import CacheError, KernelCache
 from perfdojo_sdk.models.fusion import fused
 from perfdojo_sdk.models.naming import kernel_name
@@ -31,7 +32,7 @@ from perfdojo_sdk.models.packing import with_packs
 from perfdojo_sdk.plugins import load_plugins
 
 if TYPE_CHECKING:
-    from perfdojo_sdk.verify.numeric import NumericReport
+    pass
 
 #: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
 BUDGET_S, REPEATS = 0.1, 20
@@ -52,8 +53,8 @@ class Workshop:
     libraries: dict[tuple[str, tuple[str, ...]], Library] = field(default_factory=dict)
     """Text of a program, and the inputs for which its kernel offers a pack -> the library that has it."""
     failures: dict[str, DojoError] = field(default_factory=dict)
-    verified_smaller: dict[Hashable, NumericReport] = field(default_factory=dict)
-    """Reports on kernels at smaller shapes, which are verified once."""
+    shared: SharedResults = field(default_factory=SharedResults)
+    """Results of verifications at smaller shapes, which many kernels have in common."""
     built: int = 0
     """Kernels that were not in the cache."""
 
@@ -129,7 +130,7 @@ class Workshop:
         context = replace(context, settings=replace(context.settings, worth_of_proofs=worth_of_proofs))
         if constants:
             context = with_packs(context, {f"pd_{kernel_name(program, constants)}": constants})
-        return KernelBuilder(context, self.verified_smaller)
+        return KernelBuilder(context, self.shared)
 
     def _helpers(self, kernels: int) -> int:
         """The number of processes that build some of so many kernels while this process builds others."""
