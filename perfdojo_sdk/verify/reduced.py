@@ -291,8 +291,8 @@ def _numbers(move: Move) -> tuple[object, ...]:
 
 def _size(program: Program, scope: str) -> int:
     """Iterations of a scope; 0 where it is none."""
-    path = program.paths.get(scope)
-    return getattr(program.node(path), "size", 0) if path is not None else 0
+    place = program.place_of.get(scope)
+    return getattr(place.node, "size", 0) if place is not None else 0
 
 
 def _smaller(size: int) -> Iterator[int]:
