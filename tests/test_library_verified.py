@@ -10,8 +10,9 @@ import pytest
 from paper_target import QUICK
 from toy_target import perfdojo_toy
 
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.core.transformation import Move, Trace
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Failure,
@@ -158,6 +159,27 @@ def test_games_that_are_alike_at_a_small_shape_are_compared_once() -> None:
     longer, wider = CENTRED.replace("40", "48000"), CENTRED.replace("50", "7000")
     assert [compared(text) for text in (CENTRED.replace("40", "40000"), longer, wider)] == [1, 0, 0]
     assert compared(longer.replace("2000", "1000")) == 1, "another number is another kernel"
+
+
+def test_a_report_on_a_game_does_not_speak_for_a_spoiled_one() -> None:
+    """Neither for one that is small enough as it is, nor for one with other ids in the same text."""
+    plugins = load_plugins(extra=[perfdojo_toy])
+    rules, shared = plugins.rules(plugins.require("toy")), verification.SharedResults()
+    text = "kernel f(x) -> y\nx f32 [{0}] heap\ny f32 [{0}] heap\n\n{0} y[{{0}}] = exp(x[{{0}}]) + 1\n"
+
+    def tiled(root: Program) -> Trace:
+        game = Trace(root).play(rules, Move.of("split_scope", root.body[0].id, factor=2))
+        assert verification.exact(game, rules, 0, (), shared).passed
+        return game
+
+    game = tiled(parse(text.format(8), rules.dialect))
+    wrong = parse(game.program.text.replace("+ 1", "+ 2"), rules.dialect)
+    spoiled = replace(game, steps=(replace(game.steps[0], after=wrong),))
+    assert not verification.exact(spoiled, rules, 0, (), shared).passed
+    root = parse(text.format(80000), rules.dialect)
+    assert tiled(root) and len(shared.exact) == 1
+    other = root.with_body(tuple(replace(node, id=f"{node.id}_other") for node in root.body))
+    assert other.text == root.text and tiled(other) and len(shared.exact) == 2
 
 
 def test_a_kernel_of_large_arrays_is_large_as_well(monkeypatch: pytest.MonkeyPatch) -> None:

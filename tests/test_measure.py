@@ -227,14 +227,16 @@ def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
 PACKS = """
     float *p = workspace;
     for (int i = 0; i < N; i++) p[i] = 2 * x[i];
-    return pd_k_again(x, y, workspace, bytes, threads);
+    for (int i = 0; i < N; i++) y[i] = p[i];
+    return 0;
 """
 
 
-def packing(again: str) -> Artifact:
+def packing(again: str, before: str = "") -> Artifact:
     """A kernel that makes twice its input in its workspace, and the function for later calls."""
     head = "int pd_k_again(const float *x, float *y, void *workspace, size_t bytes, int threads)"
-    return replace(build(PACKS, f"{head} {{ float *p = workspace; {again} }}", "4 * N"), again="pd_k_again")
+    made = build(before + PACKS, f"{head} {{ float *p = workspace; {again} }}", "4 * N")
+    return replace(made, again="pd_k_again")
 
 
 def test_later_calls_read_what_the_first_one_packed() -> None:
@@ -246,9 +248,16 @@ def test_later_calls_read_what_the_first_one_packed() -> None:
     assert all(isinstance(found, Measurement) for found in together), together
 
 
+def test_a_long_pack_stops_no_kernel_whose_later_calls_are_fast() -> None:
+    slow = packing("for (int i = 0; i < N; i++) y[i] = p[i]; return 0;", before="usleep(300000);")
+    found = RUNNER.run(slow, replace(TIMED, first_look=True, stop_above_s=0.02))
+    assert isinstance(found, Measurement) and found.median < 0.02 and not found.details["stopped"]
+    several = RUNNER.time_interleaved([slow] * 3, TIMED)
+    assert all(isinstance(one, Measurement) and one.median < 0.02 for one in several), several
+
+
 def test_only_timed_runs_call_the_function_for_later_calls() -> None:
-    third = "static int calls; calls++; for (int i = 0; i < N; i++) y[i] = p[i] + (calls == 3); return 0;"
-    adds = packing(third)
+    adds = packing("for (int i = 0; i < N; i++) y[i] = p[i] + 1; return 0;")
     found = RUNNER.run(adds, TIMED)
     assert isinstance(found, Failure) and "change if the kernel does not pack again" in found.detail
     assert isinstance(RUNNER.run(adds, ONCE), Measurement)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.verify import reduced as reduced_games
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.extents import extents, with_few_rows
-from perfdojo_sdk.verify.reduced import Reduction, reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import Reduction, kind_of_game, reduce_trace, statement_instances
 from tests import programs
 from tests.programs import DIALECT, SOFTMAX_MOVES, large, program
 
@@ -177,6 +178,22 @@ def test_a_game_of_the_same_moves_is_made_as_small_at_once(tries: list[object]) 
         assert len(tries) > 1, "other moves, or a loop that runs once"
     assert like.at_same_places(tiled(6, 4, 3).root) == like.small_root
     assert Reduction.of(first, tiled(32, 8, 16)).at_same_places(tiled(16, 48, 4).root) is None
+
+
+def test_a_game_with_other_parameters_is_another_one() -> None:
+    """Only counts of iterations may differ: another dimension, or another term, is another move."""
+    text = "kernel f(x) -> y\nx f32 [{0},{0}] heap\nt f32 [{0},{0}] heap\ny f32 [{0},{0}] heap\n\n"
+    text += "{0}\n| {0} t[{{0}},{{1}}] = exp(x[{{0}},{{1}}])\n| {0} y[{{0}},{{1}}] = t[{{0}},{{1}}] * 2"
+    turned = Move.of("reorder_dims", "t", dim=0)
+    one, other = (Trace(program(text.format(size))).play(RULES, turned) for size in (120, 128))
+    kept = Trace(program(text.format(128))).play(RULES, Move.of("reuse_dims", "t", dim=0))
+    kinds = [kind_of_game(game.moves, RULES) for game in (one, other, kept)]
+    assert kinds[0] == kinds[1] != kinds[2]
+    third = [replace(one.moves[0], parameters=(("dim", 1),))]
+    assert kind_of_game(third, RULES) != kinds[0] != kind_of_game([replace(one.moves[0], version=2)], RULES)
+    like = Reduction.of(one, reduce_trace(one, RULES, 8))
+    assert reduced_games._Game(other, RULES).as_small(other, like) is not None
+    assert reduced_games._Game(kept, RULES).as_small(kept, like) is None
 
 
 def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together() -> None:

@@ -39,6 +39,7 @@ _USED = frozenset((
 #: Names that emitted functions use for themselves.
 _OWN = frozenset((
     "workspace", "workspace_bytes", "threads", "context", "begin", "end", "thread", "pd", "slots", "stream",
+    "packed", "space", "left", "status",
 ))  # fmt: skip
 #: Iterators; the headers' own prefix; macros in upper case; names that POSIX reserves for members of
 #: structures, which are macros in some systems; names of GPUs' languages.

@@ -24,10 +24,11 @@ def plausible(work: KernelWork, attempt: Attempt) -> tuple[Attempt, Bound | None
     """The attempt, timed again if its time looked too good and suspect if it still does; and its bound.
 
     :class:`Rejected` when it does not run any more. A roofline from figures that were not measured on this
-    device makes no time suspect.
+    device makes no time suspect, nor does that of a whole kernel the time of calls that do not pack again.
     """
     measured, bound = attempt.measured, work.roofline.bound(work.kernel, attempt.trace)
-    if measured is None or bound is None or not bound.calibrated or attempt.suspect:
+    of_calls_that_pack = attempt.artifact is None or not attempt.artifact.again
+    if measured is None or bound is None or not bound.calibrated or attempt.suspect or not of_calls_that_pack:
         return attempt, bound
     if measured.median < SUSPECT * bound.seconds:
         measured = _again(work, attempt)

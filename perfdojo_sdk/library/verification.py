@@ -210,10 +210,15 @@ class _Compared(NamedTuple):
 
         like = [Reduction.of(other.game, other.small) for other in reversed(others)]
         small = _reduced(game, rules, EXACT_INSTANCES, shared, *like, alike_at_once=True)
-        key = (small.root.text, tuple(small.moves), seed)
-        if key not in shared.exact:
-            shared.exact[key] = verify_exact_trace(small, rules.dialect, seed)
-        return cls(game, small, shared.exact[key], statement_instances(small.program))
+        # Text holds no ids, which moves name. The steps of a smaller game were made by the rules just now.
+        ids = tuple([node.skeleton for node in small.root.body])
+        key = (small.root.text, ids, small.program.text, tuple(small.moves), seed)
+        report = shared.exact.get(key) if small is not game else None
+        if report is None:
+            report = verify_exact_trace(small, rules.dialect, seed)
+        if small is not game:
+            shared.exact[key] = report
+        return cls(game, small, report, statement_instances(small.program))
 
 
 def _reduced(
@@ -228,7 +233,7 @@ def _reduced(
     looked at, like tiles do not shrink at once and units of the machine keep their sizes."""
     from perfdojo_sdk.verify.reduced import Reduction, kind_of_game, reduce_trace
 
-    key = (most_instances, alike_at_once, kind_of_game(game))
+    key = (most_instances, alike_at_once, kind_of_game(game.moves, rules))
     like = (*([shared.reductions[key]] if key in shared.reductions else ()), *like)
     units = not alike_at_once
     small = reduce_trace(game, rules, most_instances, *like, keeps_units=units, alike_at_once=alike_at_once)

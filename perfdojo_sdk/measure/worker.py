@@ -16,7 +16,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -105,19 +105,20 @@ class Contender:
     def first_call(self, memory: Memory) -> None:
         """Load and call twice; the two results must agree although the poison does not."""
         self.kernel = self.load(self.library())
+        if self.job["repeats"] and self.job["again"][self.number] and not is_cold(self.job):
+            self.kernel.load_again(self.job["again"][self.number])
         seconds = self.kernel.call(memory, 0)
         self.first = outputs_of(memory)
+        if self.kernel.again:
+            seconds = self.kernel.call_again(memory, 1)
+            compare(memory, self.first, "change if the kernel does not pack again")
         if self.too_slow(seconds):
             self.seconds = [seconds]
             self.stopped = True
             return
-        self.estimate = self.kernel.call(memory, 1)
+        whole = self.kernel.call(memory, 1)
         compare(memory, self.first, "change from call to call")
-        if self.job["repeats"] and self.job["again"][self.number]:
-            self.kernel.load_again(self.job["again"][self.number])
-        if self.kernel.again:
-            self.estimate = self.kernel.call_again(memory, 0)
-            compare(memory, self.first, "change if the kernel does not pack again")
+        self.estimate = seconds if self.kernel.again else whole
         if self.job["executions"]:
             self.executions = put_through(self.kernel, memory, self.first, self.estimate, self.job)
         if self.job["first_look"] and self.estimate >= self.job["budget_s"] and self.job["repeats"]:
@@ -203,6 +204,7 @@ class Race:
             # The two clock readings and the way into C take less than 1 % of a batch.
             calls = np.ceil(100 * overhead / max(contender.estimate, 1e-9))
             contender.calls = int(min(max(calls, 1), MOST_CALLS))
+        self.attempt_all(self.pack)
         os.write(self.job["pipe"], b"B")
         begin = clock()
         self.attempt_all(self.warm_up)
@@ -230,7 +232,7 @@ class Race:
         first = self.next_set
         before = clock()
         status = self.repeat(
-            self.later_call(contender.kernel) or contender.kernel.entry,
+            contender.kernel.again or contender.kernel.entry,
             ctypes.c_void_p(self.table.ctypes.data),
             ctypes.c_long(self.rotating),
             ctypes.c_long(first),
@@ -242,18 +244,18 @@ class Race:
         self.next_set = (first + calls) % self.rotating
         return seconds, (first + calls - 1) % self.rotating
 
-    def later_call(self, kernel: Kernel) -> Callable[..., int] | None:
-        """The function that needs no further packing: the workspace holds what was packed for one set."""
-        return kernel.again if self.rotating == 1 else None
-
     def overhead(self) -> float:
         alive = next((c for c in self.contenders if c.alive), None)
         return min(self.batch(alive, 0)[0] for _ in range(9)) if alive else 0.0
 
-    def warm_up(self, contender: Contender) -> None:
+    def pack(self, contender: Contender) -> None:
+        """Call a kernel once for what later calls read in its workspace."""
         assert contender.kernel
-        if self.later_call(contender.kernel):
-            contender.kernel.call(self.sets[0], 0)  # packs
+        if contender.kernel.again:
+            contender.kernel.call(self.sets[0], 0)
+            self.poison_samples(self.sets[0])
+
+    def warm_up(self, contender: Contender) -> None:
         seconds, used = self.batch(contender, contender.calls)
         contender.busy += seconds
         self.check_samples(contender, used)
@@ -300,11 +302,22 @@ def attempt(contender: Contender, action: Any) -> None:
         floats.put_back()
 
 
+def bytes_of_arrays(job: dict[str, Any]) -> int:
+    return sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
+
+
+def is_cold(job: dict[str, Any]) -> bool:
+    """True if calls take sets of arrays in turn, as far as there is memory for so many. What a kernel packed
+    for one set is of no use for the next one."""
+    if job["cold"] is None:
+        return bytes_of_arrays(job) > int(job["last_cache_bytes"])
+    return bool(job["cold"])
+
+
 def number_of_sets(job: dict[str, Any]) -> int:
     """Enough sets that none is in cache when its turn comes; two for the checks at least."""
-    size = sum(bytes_of(shape, dtype) for _, shape, dtype in (*job["inputs"], *job["outputs"]))
-    if job["cold"] is None:
-        job["cold"] = size > job["last_cache_bytes"]
+    size = bytes_of_arrays(job)
+    job["cold"] = is_cold(job)
     if not job["cold"]:
         return 2
     wanted = 3 * job["last_cache_bytes"] // max(size, 1) + 2

@@ -81,9 +81,15 @@ class Reduction:
         return min(sizes[place] for place, weight in extent.places.items() if weight == 1)
 
 
-def kind_of_game(trace: Trace) -> tuple[object, ...]:
-    """The same for games of the same moves at the same places, whatever their sizes."""
-    return tuple([(move.transformation, move.place) for move in trace.moves])
+def kind_of_game(moves: Iterable[Move], rules: Rules) -> tuple[object, ...]:
+    """The same for games of the same moves, whatever their counts of iterations or elements are."""
+    return tuple([_without_counts(move, rules) for move in moves])
+
+
+def _without_counts(move: Move, rules: Rules) -> tuple[object, ...]:
+    counting = {p.name for p in rules.transformation(move.transformation).parameters if p.counts}
+    others = tuple([pair for pair in move.parameters if pair[0] not in counting])
+    return move.transformation, move.version, move.place, others
 
 
 @seldom_collected()
@@ -323,7 +329,7 @@ class _Game:
     def as_small(self, trace: Trace, like: Reduction) -> Trace | None:
         """The game with the sizes and counts of a similar game's reduction; None where it is not similar
         or that gives another game."""
-        if kind_of_game(trace) == tuple([(move.transformation, move.place) for move in like.moves]):
+        if kind_of_game(trace.moves, self.rules) == kind_of_game(like.moves, self.rules):
             root = like.at_same_places(trace.root)
             found = self.attempted(trace, root, like.small_moves, as_given=True) if root is not None else None
             if isinstance(found, Trace):
