@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import gc
 from dataclasses import replace
+from random import Random
 from typing import Any
 
 import pytest
 
+from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.transformation import Move, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.testing.programs import random_program
+from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify import reduced as reduced_games
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.extents import extents, with_few_rows
@@ -419,3 +423,26 @@ def test_cycles_are_looked_for_less_often_while_a_game_is_made_small(monkeypatch
     reduce_trace(Trace(program(programs.SOFTMAX), ()), RULES, 1)
     assert seen and all(threshold > usual for threshold in seen)
     assert gc.get_threshold() == usual
+
+
+def test_random_games_are_made_small_by_games_of_equal_moves_only() -> None:
+    """A move with another parameter that counts nothing, at the same place, is another move."""
+    accepted = 0
+    for seed in range(60):
+        rng = Random(seed)
+        root = random_program(rng, whole_language=bool(seed % 2))
+        game = random_walk(rng, root, RULES, 2)
+        like = Reduction.of(game, reduce_trace(game, RULES, 1, alike_at_once=True))
+        for k, move in enumerate(game.moves):
+            transformation = RULES.transformation(move.transformation)
+            for other in list(transformation.candidates(game.steps[k].before, DIALECT))[:20]:
+                if other.place != move.place or other.parameters == move.parameters:
+                    continue
+                try:
+                    changed = Trace(root, game.steps[:k]).play_all(RULES, [other, *game.moves[k + 1 :]])
+                except MoveError:
+                    continue
+                small = reduced_games._Game(changed, RULES).as_small(changed, like)
+                accepted += small is not None
+                assert small is None or kind_of_game(small.moves, RULES) == kind_of_game(changed.moves, RULES)
+    assert accepted > 10
