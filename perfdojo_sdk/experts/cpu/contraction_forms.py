@@ -59,10 +59,10 @@ def with_joined_loops(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
     return (play, found) if found is not nest else None
 
 
-def with_dense_operand(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
-    """The contraction of a copy of an operand that no loop of the results walks through element by element,
-    such as the image under a filter of one position and stride two; None where there is none that is read
-    often enough.
+def with_dense_operand(start: Play, nest: Nest) -> tuple[Play, Nest, int] | None:
+    """The contraction of a copy of an operand that no loop walks through element by element, such as the
+    image under a filter of one position and stride two, and the number of elements that are copied; None
+    where there is none that is read often enough.
 
     In the copy the results have neighbours, and several loops over them walk through it as one.
     """
@@ -71,22 +71,18 @@ def with_dense_operand(start: Play, nest: Nest) -> tuple[Play, Nest] | None:
     [product] = nest.products
     sizes = (*nest.sizes, *product.sizes)
     for operand in (product.one, product.other):
-        buffer = start.program.buffer_of[operand.array]
-        steps = [lane_stride(buffer, operand.subscripts, l) for l in range(len(nest.loops))]
-        used = [s for l, s in enumerate(steps) if s and sizes[l] > 1]
-        others = prod(s for l, s in enumerate(sizes) if l not in operand.levels)
-        if None in steps or not used or 1 in map(abs, used) or others < WORTH_PACKING:
+        buffer, play = start.program.buffer_of[operand.array], _again(start)
+        moving = [level for level in operand.levels if sizes[level] > 1]
+        steps = {lane_stride(buffer, operand.subscripts, level) for level in moving}
+        again = prod(size for level, size in enumerate(sizes) if level not in operand.levels)
+        results = any(level < len(nest.loops) for level in moving)
+        if again < WORTH_PACKING or not results or not steps.isdisjoint((None, 1, -1)):
             continue
-        walked = any(
-            abs(lane_stride(buffer, operand.subscripts, l) or 0) == 1 and sizes[l] > 1
-            for l in range(len(nest.loops), len(sizes))
-        )
-        play = _again(start)
-        made = None if walked else play.may("stage_read", nest.loops[0].id, array=operand.array)
+        made = play.may("stage_read", nest.loops[0].id, array=operand.array)
         if isinstance(made, Staged):
             _lay_out_like_source(play, made)
             found = find_nest(play.program.body[-1])
-            return None if found is None else (play, found)
+            return (play, found, prod(sizes[level] for level in moving)) if found is not None else None
     return None
 
 

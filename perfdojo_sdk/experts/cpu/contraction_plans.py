@@ -97,13 +97,13 @@ def cheaper_form(
     """The contraction and its plans; with joined loops, or a dense copy of an operand, if that makes it
     cheaper."""
     best = start, nest, plans(start.program, nest, target, runs)
-    for form in (with_joined_loops(start, nest), with_dense_operand(start, nest)):
-        if form is None:
-            continue
-        if form[1].loops and (joined := with_joined_loops(*form)) is not None:
-            form = joined
+    forms = [(joined, 0) for joined in [with_joined_loops(start, nest)] if joined]
+    if dense := with_dense_operand(start, nest):
+        play, found, copied = dense
+        forms.append((with_joined_loops(play, found) or (play, found), copied))
+    for form, copied in forms:
         others = plans(form[0].program, form[1], target, runs)
-        if others and (not best[2] or others[0].cost < JOINED * best[2][0].cost):
+        if others and (not best[2] or others[0].cost + SCATTER * copied < JOINED * best[2][0].cost):
             best = *form, others
     return best
 

@@ -9,7 +9,6 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
@@ -30,9 +29,6 @@ from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import plan_for
 from perfdojo_sdk.models.packing import with_packs
 from perfdojo_sdk.plugins import load_plugins
-
-if TYPE_CHECKING:
-    pass
 
 #: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
 BUDGET_S, REPEATS = 0.1, 20
