@@ -44,7 +44,7 @@ from perfdojo_sdk.models.fusion import fused
 from perfdojo_sdk.models.optimise import optimise, plan_for
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.strategies import AUTO
-from perfdojo_sdk.verify.reduced import statement_instances
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Most times that an error may be as large as PyTorch's.
 FACTOR = 4.0

@@ -17,7 +17,8 @@ from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify import reduced as reduced_games
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.extents import extents, with_few_rows
-from perfdojo_sdk.verify.reduced import Reduction, kind_of_game, reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import reduce_trace
+from perfdojo_sdk.verify.smaller_games import GivenGame, Reduction, kind_of_game, statement_instances
 from tests import programs
 from tests.programs import DIALECT, SOFTMAX_MOVES, large, program
 
@@ -27,13 +28,13 @@ RULES = Rules(DIALECT, GENERIC)
 @pytest.fixture
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """The smaller games that were tried, one for each."""
-    found, attempted = list[object](), reduced_games._Game.attempted
+    found, attempted = list[object](), GivenGame.attempted
 
     def spy(*given: Any, **more: Any) -> object:
         found.append(given)
         return attempted(*given, **more)
 
-    monkeypatch.setattr(reduced_games._Game, "attempted", spy)
+    monkeypatch.setattr(GivenGame, "attempted", spy)
     return found
 
 
@@ -156,7 +157,7 @@ def test_a_game_of_the_same_sizes_is_made_as_small_at_once(tries: list[object]) 
     assert len(tries) == 1 and tuple(reduced.moves) == like.small_moves
     assert reduced.root.buffer_of["x"].shape == like.small_root.buffer_of["x"].shape == (8,)
     # With fewer moves the game is another one.
-    assert reduced_games._Game(tiled("sqrt", 16), RULES).as_small(tiled("sqrt", 16), like) is None
+    assert GivenGame(tiled("sqrt", 16), RULES).as_small(tiled("sqrt", 16), like) is None
 
 
 def test_a_game_of_the_same_moves_is_made_as_small_at_once(tries: list[object]) -> None:
@@ -196,8 +197,8 @@ def test_a_game_with_other_parameters_is_another_one() -> None:
     third = [replace(one.moves[0], parameters=(("dim", 1),))]
     assert kind_of_game(third, RULES) != kinds[0] != kind_of_game([replace(one.moves[0], version=2)], RULES)
     like = Reduction.of(one, reduce_trace(one, RULES, 8))
-    assert reduced_games._Game(other, RULES).as_small(other, like) is not None
-    assert reduced_games._Game(kept, RULES).as_small(kept, like) is None
+    assert GivenGame(other, RULES).as_small(other, like) is not None
+    assert GivenGame(kept, RULES).as_small(kept, like) is None
 
 
 def test_a_range_and_the_window_that_slides_over_it_are_cut_and_shrink_together() -> None:
@@ -333,7 +334,7 @@ def test_an_image_shrinks_after_the_windows_that_slide_over_its_border() -> None
 
 def test_sizes_that_a_tile_cannot_fit_are_not_tried(tries: list[object]) -> None:
     trace = Trace(large(programs.RELU, _48=4800)).play(RULES, Move.of("split_scope", "s0", factor=20))
-    game = reduced_games._Game(trace, RULES)
+    game = GivenGame(trace, RULES)
     smaller = reduced_games._smaller_root(trace, game, 1)
     assert smaller.root.buffer_of["x"].shape == (40,) and len(tries) == 2
 
@@ -419,7 +420,7 @@ def test_cycles_are_looked_for_less_often_while_a_game_is_made_small(monkeypatch
         seen.append(gc.get_threshold())
         return 0
 
-    monkeypatch.setattr("perfdojo_sdk.verify.reduced._instances", instances)
+    monkeypatch.setattr("perfdojo_sdk.verify.reduced.instances_of", instances)
     reduce_trace(Trace(program(programs.SOFTMAX), ()), RULES, 1)
     assert seen and all(threshold > usual for threshold in seen)
     assert gc.get_threshold() == usual
@@ -442,7 +443,7 @@ def test_random_games_are_made_small_by_games_of_equal_moves_only() -> None:
                     changed = Trace(root, game.steps[:k]).play_all(RULES, [other, *game.moves[k + 1 :]])
                 except MoveError:
                     continue
-                small = reduced_games._Game(changed, RULES).as_small(changed, like)
+                small = GivenGame(changed, RULES).as_small(changed, like)
                 accepted += small is not None
                 assert small is None or kind_of_game(small.moves, RULES) == kind_of_game(changed.moves, RULES)
     assert accepted > 10

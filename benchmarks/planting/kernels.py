@@ -15,7 +15,8 @@ from perfdojo_sdk.core.transformation import Kind, Move, Rules, Trace
 from perfdojo_sdk.hookspecs.types import KernelSource, Target
 from perfdojo_sdk.kernels.selection import Kernel, instantiate, select
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import reduce_trace
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Rows of Table 3 -> operator, and its odd and its even shape here.
 TABLE3: Mapping[str, tuple[str, tuple[int, ...], tuple[int, ...]]] = {

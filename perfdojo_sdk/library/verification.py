@@ -22,7 +22,7 @@ from perfdojo_sdk.store.records import Figure, LegResult, Verification
 if TYPE_CHECKING:
     from perfdojo_sdk.verify.exact import ExactTraceReport
     from perfdojo_sdk.verify.numeric import NumericReport
-    from perfdojo_sdk.verify.reduced import Reduction
+    from perfdojo_sdk.verify.smaller_games import Reduction
 
 #: Most statement instances of one run in the exact leg; more take long and show no more faults.
 EXACT_INSTANCES = 12000
@@ -140,8 +140,9 @@ def quick(subject: Subject) -> Verification:
     other. The search's result goes through :func:`verify` in any case.
     """
     from perfdojo_sdk.verify.exact import verify_exact
-    from perfdojo_sdk.verify.reduced import Reduction, reduce_trace
+    from perfdojo_sdk.verify.reduced import reduce_trace
     from perfdojo_sdk.verify.references import quick_instances
+    from perfdojo_sdk.verify.smaller_games import Reduction
 
     trace, rules, cache = subject.trace, subject.rules, subject.cache
     like = [cache.reduction] if cache.reduction else []
@@ -206,7 +207,7 @@ class _Compared(NamedTuple):
     ) -> _Compared:
         """``others``: compared before; what made them small is tried first."""
         from perfdojo_sdk.verify.exact import verify_exact_trace
-        from perfdojo_sdk.verify.reduced import Reduction, statement_instances
+        from perfdojo_sdk.verify.smaller_games import Reduction, statement_instances
 
         like = [Reduction.of(other.game, other.small) for other in reversed(others)]
         small = _reduced(game, rules, EXACT_INSTANCES, shared, *like, alike_at_once=True)
@@ -231,7 +232,8 @@ def _reduced(
 ) -> Trace:
     """The game at a smaller shape; first as the last game of the same moves was made smaller. Where code is
     looked at, like tiles do not shrink at once and units of the machine keep their sizes."""
-    from perfdojo_sdk.verify.reduced import Reduction, kind_of_game, reduce_trace
+    from perfdojo_sdk.verify.reduced import reduce_trace
+    from perfdojo_sdk.verify.smaller_games import Reduction, kind_of_game
 
     key = (most_instances, alike_at_once, kind_of_game(game.moves, rules))
     like = (*([shared.reductions[key]] if key in shared.reductions else ()), *like)
@@ -248,7 +250,7 @@ def affordable(subject: Subject, most: int | None = None) -> tuple[Trace, Artifa
 
     :class:`VerificationError` when the smaller one does not compile.
     """
-    from perfdojo_sdk.verify.reduced import statement_instances
+    from perfdojo_sdk.verify.smaller_games import statement_instances
 
     trace, generator = subject.trace, subject.generator
     limited = ability(subject.runner, LimitsInstances)
@@ -342,7 +344,7 @@ def numeric(subject: Subject) -> LegResult:
 
 def _large(subject: Subject) -> bool:
     """True for a large kernel, unless its game is so long that playing it again takes as much time."""
-    from perfdojo_sdk.verify.reduced import statement_instances
+    from perfdojo_sdk.verify.smaller_games import statement_instances
 
     trace = subject.trace
     instances, buffers = statement_instances(trace.program), trace.root.buffer_of
@@ -354,7 +356,7 @@ def _large(subject: Subject) -> bool:
 def _compared_smaller(subject: Subject, threads: tuple[int, ...]) -> tuple[Trace, NumericReport]:
     """A large kernel's game at a smaller shape, or at its own where there is none that is much smaller, and
     the report on that."""
-    from perfdojo_sdk.verify.reduced import statement_instances
+    from perfdojo_sdk.verify.smaller_games import statement_instances
 
     assert subject.generator
     small, source = _at_smaller_shape(subject, subject.generator, SMALLER)

@@ -90,7 +90,7 @@ from perfdojo_sdk.models.racing import (
 )
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.verify.reduced import statement_instances
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Most statement instances of a model that the interpreter runs, to compare results with it.
 MOST_INTERPRETED = 300_000

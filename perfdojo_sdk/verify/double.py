@@ -20,9 +20,9 @@ from perfdojo_sdk.graph.running import interpreted
 from perfdojo_sdk.hookspecs.types import RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.verify.groups import Array
-from perfdojo_sdk.verify.reduced import statement_instances
 from perfdojo_sdk.verify.reference_c import WIDE, reference
 from perfdojo_sdk.verify.references import LARGE_FLAGS, compiled, run_reference, value_of
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Float dtypes whose arrays become f64. Floats of eight bits and less are codes, and stay.
 WIDENED = ("f32", "f16", "bf16")

@@ -9,7 +9,7 @@ from math import prod
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
-from perfdojo_sdk.verify.reduced import statement_instances
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Nests before the rows are cheap if all of the program costs so many times as much.
 _CHEAP = 8

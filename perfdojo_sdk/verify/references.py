@@ -28,7 +28,6 @@ from perfdojo_sdk.measure.toolchain import IN_ORDER, find_toolchain
 from perfdojo_sdk.verify.groups import Array
 from perfdojo_sdk.verify.independent_rows import Rows, outermost_rows
 from perfdojo_sdk.verify.judgement import Expected, Outcome, Piece, rows_of
-from perfdojo_sdk.verify.reduced import statement_instances
 from perfdojo_sdk.verify.reference_c import (
     BOUNDED,
     OUTCOMES,
@@ -39,6 +38,7 @@ from perfdojo_sdk.verify.reference_c import (
     multiplies,
     reference,
 )
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 #: Statement instances up to which every class runs on the whole program.
 _FULL_INSTANCES = 10**7

@@ -31,7 +31,8 @@ from perfdojo_sdk.testing.kernel_checks import Case
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
 from perfdojo_sdk.verify.numeric import NumericReport, verify_numeric
-from perfdojo_sdk.verify.reduced import reduce_trace, statement_instances
+from perfdojo_sdk.verify.reduced import reduce_trace
+from perfdojo_sdk.verify.smaller_games import statement_instances
 
 MULTIPLY = "pd_tile_add("
 #: Dtypes that tensor cores multiply, in the order in which the expert plays them: more digits first.
