@@ -286,20 +286,18 @@ class Kernel:
         """One call on poisoned outputs and workspace, all checks after it; seconds."""
         for output in (*memory.outputs, self.workspace):
             output.poison(variant)
-        before = clock()
-        status = self.entry(*memory.pointers, *self.tail)
-        seconds = (clock() - before) * 1e-9
-        check_status(status)
-        self.check(memory)
-        return seconds
+        return self._checked(self.entry, memory)
 
     def call_again(self, memory: Memory, variant: int) -> float:
         """One call after another with the same inputs, on poisoned outputs, all checks after it; seconds."""
         assert self.again
         for output in memory.outputs:
             output.poison(variant)
+        return self._checked(self.again, memory)
+
+    def _checked(self, entry: Callable[..., int], memory: Memory) -> float:
         before = clock()
-        status = self.again(*memory.pointers, *self.tail)
+        status = entry(*memory.pointers, *self.tail)
         seconds = (clock() - before) * 1e-9
         check_status(status)
         self.check(memory)
