@@ -8,7 +8,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.experts.cpu.contraction_nests import gathered
 from perfdojo_sdk.experts.cpu.contraction_plans import plans
 from perfdojo_sdk.experts.cpu.tiles import Lines, Piece, best_tiling, cover, evenly
-from tests.test_planner import RULES, TARGET, convolution
+from tests.test_contraction_forms import convolution
+from tests.test_planner import RULES, TARGET
 
 
 def test_a_remainder_is_equal_vectors_or_a_short_one() -> None:

@@ -109,19 +109,14 @@ def cheaper_form(
 
 
 def plans(
-    program: Program,
-    nest: Nest,
-    target: Target,
-    runs: Mapping[str, int] = MappingProxyType({}),
-    laid_out: bool = False,
+    program: Program, nest: Nest, target: Target, runs: Mapping[str, int] = MappingProxyType({})
 ) -> list[Plan]:
     """The best way to lay rows and lanes over the loops, and the best with other lanes if it is near.
 
     None where each sum alone, with lanes along the reduction, costs less. ``runs``: array -> how often the
-    program runs on the same elements of it, for which one packing does. ``laid_out``: values of the rows will
-    be neighbours, wherever they are now.
+    program runs on the same elements of it, for which one packing does.
     """
-    found = every_plan(program, nest, target, runs, laid_out)
+    found = every_plan(program, nest, target, runs)
     best_of_lane = {plan.lane: plan for plan in reversed(found)}
     most = min([_cost_of_dots(program, nest, target), *(NEARLY * plan.cost for plan in found[:1])])
     return [plan for plan in found if plan is best_of_lane[plan.lane] and plan.cost <= most][:2]
@@ -134,8 +129,8 @@ def every_plan(
     runs: Mapping[str, int] = MappingProxyType({}),
     laid_out: bool = False,
 ) -> list[Plan]:
-    """A plan for each way to choose rows and lanes, by cost. ``runs`` and ``laid_out``: as for
-    :func:`plans`."""
+    """A plan for each way to choose rows and lanes, by cost. ``runs``: as for :func:`plans`; ``laid_out``:
+    values of the rows will be neighbours, wherever they are now."""
     ways = permutations(range(len(nest.loops)), 2)
     found = [p for row, lane in ways if (p := _plan(program, nest, row, lane, target, runs, laid_out))]
     return sorted(found, key=lambda plan: (plan.cost, -plan.row))
