@@ -36,7 +36,7 @@ class Report:
                 f"graph {number}: {kernels}" + (f"; PyTorch runs it: {graph.whole}" if graph.whole else "")
             )
             for kernel in graph.kernels:
-                time = f", {kernel.median_s * 1e6:.1f} us measured" if kernel.median_s is not None else ""
+                time = f", {_microseconds(kernel.median_s)} measured" if kernel.median_s is not None else ""
                 if kernel.packed_bytes:
                     time += f", {number_of(kernel.packed_bytes, 'bytes')} packed once"
                 calls = number_of(kernel.calls, "calls")
@@ -111,3 +111,8 @@ def _backend(compiled: Any) -> Any:
     while hasattr(found, "_torchdynamo_orig_backend"):
         found = found._torchdynamo_orig_backend
     return found
+
+
+def _microseconds(seconds: float) -> str:
+    us = 1e6 * seconds
+    return f"{us:.1f} us" if us >= 10 else f"{us:.3g} us"
