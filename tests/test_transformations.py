@@ -416,6 +416,22 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t f32 [4] heap -> a, b\n4 a[{0}] = x[{0}]\n4 b[{0}] = x[3-{0}]\n4 y[{0}] = a[{0}]\n"
         "4 z[{0}] = b[{0}]", "", [], "unshare_storage(t, array=a)",
     ),
+    "PD-T371": ("4 8 y[{0},{1}] = x[{0},{1}]", "", [], "split_dim(y, dim=1, size=2)"),
+    "PD-T372": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "split_dim(t, dim=0, size=2)",
+    ),
+    "PD-T373": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "split_dim(t, dim=0, size=4)"),
+    "PD-T374": (
+        "6 t[{0}] = x[{0}]\n6 y[{0}] = t[3-{0}] if {0} <= 3\n6 y[{0}] = 0 if {0} >= 4", "", [],
+        "split_dim(t, dim=0, size=2)",
+    ),
+    "PD-T375": (
+        "t f32 [9000] stack\n9000 t[{0}] = x[{0}]\n9000 y[{0}] = t[{0}]", "", [],
+        "split_dim(t, dim=0, size=8999)",
+    ),
+    "PD-T381": ("8 y[{0}] = x[{0}]", "", [], "drop_overwritten(s0)"),
+    "PD-T382": ("8 y[{0}] = x[{0}]\n7 y[{0}] = 0", "", [], "drop_overwritten(s0)"),
+    "PD-T383": ("8 y[{0}] = x[{0}]\n8 y[{0}] += x[{0}]", "", [], "drop_overwritten(s0)"),
     "PD-T401": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=10)"),
     "PD-T402": ("10 y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=5)"),
     "PD-T403": ("10:v y[{0}] = x[{0}]", "", [], "split_with_condition(s0, factor=4)"),

@@ -21,7 +21,7 @@
  *
  * and then PD_EXP_QUICK_LIMIT with pd_exp_quick_f32v(v), exp of vectors within that limit; or PD_EXP_OWN and
  * pd_exp_f32v(v) for all vectors; and PD_ROUNDINGS_OWN with pd_floor_f32v, pd_ceil_f32v, pd_trunc_f32v and
- * pd_round_f32v (to the nearest, ties to even).
+ * pd_round_f32v (to the nearest, ties to even); and PD_ALTERNATE_OWN with pd_alternate_f32v(a, b, first).
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -103,6 +103,7 @@ PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to
     }
 }
 
+#ifndef PD_ALTERNATE_OWN
 /* The lanes first, first + 2, first + 4, ... of two vectors as if they were one. */
 PD_INLINE pd_f32v pd_alternate_f32v(pd_f32v a, pd_f32v b, int first)
 {
@@ -124,6 +125,7 @@ PD_INLINE pd_f32v pd_alternate_f32v(pd_f32v a, pd_f32v b, int first)
     return (pd_f32v)__builtin_shuffle(low, high, from);
 #endif
 }
+#endif
 
 /* Copies pairs to rows: to[r * to_step + c] = from[2 * c + r], for at most two rows and as many columns as a
  * vector has lanes. With ``whole``, rows have room for whole vectors. */

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from perfdojo_sdk.core.transformation import Transformation
 from perfdojo_sdk.core.transformations import (
     annotate,
+    blocking,
     collapse,
     conditions,
     factoring,
@@ -15,6 +16,7 @@ from perfdojo_sdk.core.transformations import (
     inlining,
     laws,
     naming,
+    overwriting,
     padding,
     precision,
     ranges,
@@ -54,6 +56,8 @@ FAMILIES = (
     precision,
     widening,
     scans,
+    blocking,
+    overwriting,
 )
 
 #: Name -> transformation; every target has these.

@@ -13,7 +13,7 @@ from math import gcd, prod
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
-from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, lanes_of, seconds_to_move, work_of
 from perfdojo_sdk.experts.cpu.contraction_plans import PAGE
@@ -73,22 +73,27 @@ def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play],
     """One game that plans each perfect nest by itself; none where no nest gains."""
     play = Play(root, rules)
     decisions: list[Decision] = []
-    for identifier in [node.id for node in play.program.body]:
+    gained, roots = False, [node.id for node in play.program.body]
+    for number, identifier in enumerate(roots):
+        behind = len(roots) - number - 1
+        start = len(play.program.body) - behind - 1
         take_apart(play, identifier)
-    gained = False
-    for node in [node for node in play.program.body if isinstance(node, Scope)]:
-        kept = play.trace
-        try:
-            found = plan_nest(play, node, target)
-            if found is None:
-                decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
-                continue
-            play_nest(play, node, found, target)
-            gained = True
-            decisions.append(found.decision)
-        except MoveError as error:
-            play.trace = kept
-            decisions.append(Decision("order loops", node.id, "left as it is", error.what))
+        nests = _between(play, start, behind)
+        for node in [node for node in nests if isinstance(node, Scope)]:
+            kept = play.trace
+            try:
+                found = plan_nest(play, node, target)
+                if found is None:
+                    decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
+                    continue
+                play_nest(play, node, found, target)
+                gained = True
+                decisions.append(found.decision)
+            except MoveError as error:
+                play.trace = kept
+                decisions.append(Decision("order loops", node.id, "left as it is", error.what))
+        if len(_between(play, start, behind)) == len(nests):
+            put_together(play, start, behind)
     if not gained:
         return [], decisions
     contract(play)
@@ -119,6 +124,20 @@ def take_apart(play: Play, root: str) -> None:
             play.trace = kept
             return
         take_apart(play, second)
+
+
+def put_together(play: Play, start: int, behind: int) -> None:
+    """Join what was taken apart around the outermost loops that are still the same: it shared them for what
+    it reads and writes there."""
+    while len(nests := _between(play, start, behind)) > 1:
+        if play.may("join_scopes", nests[0].id) is None:
+            start += 1
+
+
+def _between(play: Play, start: int, behind: int) -> tuple[Node, ...]:
+    """The nodes at the root less the first ``start`` and the last ``behind``."""
+    body = play.program.body
+    return body[start : len(body) - behind]
 
 
 def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:

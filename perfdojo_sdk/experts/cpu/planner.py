@@ -38,15 +38,13 @@ from perfdojo_sdk.experts.cpu.preparation import (
 from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence, same_in_each
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
-from perfdojo_sdk.experts.cpu.stencils import (
+from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
-    MOST_STEP,
-    find_stencil,
     join_channels,
-    play_stencil,
+    join_starts,
     separate_stencils,
-    stencil_threads,
 )
+from perfdojo_sdk.experts.cpu.stencils import MOST_STEP, find_stencil, play_stencil, stencil_threads
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
@@ -63,11 +61,12 @@ PREPARATIONS = (
     lay_out_operands,
     join_epilogues,
     split_conditions,
+    join_starts,
     separate_stencils,
     distribute,
     separate_temporaries,
-    join_row_blocks,
     join_channels,
+    join_row_blocks,
 )
 
 

@@ -12,7 +12,7 @@ few rows), which registers shuffle.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
 
@@ -22,20 +22,16 @@ from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
-from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import data_bytes, share_out, split, transpose, use_lanes
 from perfdojo_sdk.experts.cpu.tiles import cover
-from perfdojo_sdk.experts.steps import isolate, separate
+from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.passes import contract
 from perfdojo_sdk.search.play import Play
-
-#: The rule's name in decisions; their places are the roots of nests that were joined.
-JOIN_CHANNELS = "join channels"
 
 #: Most rows of a tile: more would hardly save loads. There are fewer where the target does not let so many be
 #: written out with all taps across the rows, since only then is a vector loaded once for all of them.
@@ -128,157 +124,9 @@ def _slides(access: Access, depth: int) -> Iterator[tuple[int, int]]:
     for subscript in access.subscripts:
         kept = [l for l in subscript.levels if l < depth]
         taps = [l for l in subscript.levels if l >= depth]
-        if len(kept) == len(taps) == 1 and not subscript.quotients:
+        steady = all(level >= depth for part, _ in subscript.quotients for level in part.levels)
+        if len(kept) == len(taps) == 1 and steady:
             yield kept[0], taps[0]
-
-
-# -- stencils inside a nest ----------------------------------------------------------------------------
-
-
-def separate_stencils(play: Play, target: Target) -> list[Decision]:
-    """Give a stencil that shares its outer loops with others, such as the inside of a padded window with its
-    border, a nest of its own, if its windows move by more than one element: lanes need copies of what they
-    read. Others are as fast where they are."""
-    decisions = []
-    for root in [node for node in play.program.body if isinstance(node, Scope)]:
-        inside = _most_of(root)
-        if inside is root or find_stencil(play.program, root, target) is not None:
-            continue
-        kept = play.trace
-        try:
-            place = isolate(play, inside.id)
-        except MoveError as error:
-            play.trace = kept
-            decisions.append(Decision("separate stencils", root.id, "left together", error.what))
-            continue
-        found = find_stencil(play.program, play.node(place), target)
-        if found is None or found.step == 1:
-            play.trace = kept
-            continue
-        numbers = {"iterations": play.scope(place).instances, "of": root.instances}
-        why = "neighbouring lanes read elements that lie apart, which a tile of its own copies"
-        choice = f"{inside.id} became a nest of its own"
-        decisions.append(Decision("separate stencils", root.id, choice, why, numbers))
-    return decisions
-
-
-def _most_of(scope: Scope) -> Scope:
-    """The scope that does most, of those that stand beside others in the nest; the nest itself if it has only
-    one chain of loops around its sums."""
-    found, node = scope, scope
-    while nests := [child for child in node.body if isinstance(child, Scope)]:
-        node = max(nests, key=lambda nest: nest.instances)
-        if len(nests) > 1:
-            found = node
-    return found
-
-
-# -- nests around a stencil ----------------------------------------------------------------------------
-
-
-def join_channels(play: Play, target: Target) -> list[Decision]:
-    """Join a stencil with the nests that make its image, such as a copy with a border, and with those that
-    read its results, around the loops that all of them have: one image after the other then stays near."""
-    decisions = []
-    for root in [node.id for node in play.program.body]:
-        if root not in play.program.paths:
-            continue
-        found = find_stencil(play.program, play.node(root), target)
-        roots = _around(play.program, root, found) if found else []
-        if found is None or len(roots) < 2:
-            continue
-        kept = play.trace
-        found = _without_units(play, root, target) or found
-        outer = next(k for k in range(len(found.loops)) if k in (found.row, found.lane))
-        depth = min(outer, _common_loops([play.scope(each) for each in roots]))
-        passed = play.program.buffer_of[found.sliding.array].bytes
-        if depth == 0 or not _join(play, roots, depth):
-            play.trace = kept
-            why = "they share no loop around the rows, or one reads what another one writes later"
-            decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
-            continue
-        _pad_by_rows(play, roots[0], found.sliding.array, depth)
-        for buffer in temporaries(play.program):
-            for dim in range(min(depth, len(buffer.shape))):
-                play.may("reuse_dims", buffer.name, dim=dim)
-        numbers = {"bytes": passed, "images": prod(found.sizes[:depth])}
-        why = "what one nest passes to the next is then one image, which stays in a near cache"
-        choice = f"{len(roots)} nests run image by image"
-        decisions.append(Decision(JOIN_CHANNELS, roots[0], choice, why, numbers))
-    return decisions
-
-
-def _without_units(play: Play, root: str, target: Target) -> Stencil | None:
-    """The stencil without loops of one iteration around its rows and taps, whose iterators keep a subscript
-    from being one loop's."""
-    for place in [scope.id for scope in play.scopes() if root in [s.id for s in play.around(scope.id)]]:
-        if place in play.program.paths and play.scope(place).size == 1:
-            play.may("collapse_scopes", place)
-    return find_stencil(play.program, play.node(root), target)
-
-
-def _around(program: Program, root: str, found: Stencil) -> list[str]:
-    """The stencil, the nests right before it that write its image, and those right after it that read what it
-    or one before them wrote, as far as that are temporaries."""
-    (at,), own = program.paths[root], {name for b in temporaries(program) for name in b.arrays}
-    written, roots = {found.total.target.array}, [root]
-    for node in reversed(program.body[:at]) if found.sliding.array in own else ():
-        if not isinstance(node, Scope) or {*node.written_arrays} != {found.sliding.array}:
-            break
-        roots.insert(0, node.id)
-    for node in program.body[at + 1 :]:
-        if not isinstance(node, Scope) or (written & own).isdisjoint(node.read_arrays):
-            break
-        roots.append(node.id)
-        written.update(node.written_arrays)
-    return roots
-
-
-def _common_loops(nests: Sequence[Scope]) -> int:
-    """Number of the outermost loops that perfect nests have in common."""
-    count, nodes = 0, list(nests)
-    while len({node.size for node in nodes}) == 1 and not any(node.suffix for node in nodes):
-        count += 1
-        inner = [node.body[0] for node in nodes if len(node.body) == 1]
-        nodes = [node for node in inner if isinstance(node, Scope)]
-        if len(nodes) < len(nests):
-            break
-    return count
-
-
-def _join(play: Play, roots: Sequence[str], depth: int) -> bool:
-    for _ in roots[1:]:
-        place = roots[0]
-        for level in range(depth):
-            if play.may("join_scopes", place) is None:
-                return False
-            if level + 1 < depth:
-                (child, *_) = play.scope(place).body
-                place = child.id
-    return True
-
-
-def _pad_by_rows(play: Play, root: str, image: str, depth: int) -> None:
-    """Write the border and the inside of each row of an image together, so that the row is in the first cache
-    when the inside overwrites it; nothing is done where the image is not made that way."""
-    nests = play.scope([root, *chain(play, root)[1:depth]][-1]).body
-    makers = [n for n in nests if isinstance(n, Scope) and {*n.written_arrays} == {image}]
-    if len(makers) != 2:
-        return
-    border, inside = makers
-    kept, target = play.trace, inside.leaves[0].statement.target
-    before = next((s.constant for s in target.subscripts if depth in s.levels), 0)
-    rows = border.id
-    if 0 < before < border.size:
-        rows = play.split_range(rows, before)[1]
-    if play.scope(rows).size > inside.size:
-        rows = play.split_range(rows, inside.size)[0]
-        play.may("reorder_statements", rows)
-    if play.may("join_scopes", rows) is None:
-        play.trace = kept
-
-
-# -- one nest ------------------------------------------------------------------------------------------
 
 
 def play_stencil(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import pytest
@@ -92,6 +93,34 @@ def test_images_are_padded_one_by_one() -> None:
     program = play(depthwise(96, 30, 3, 1, True, True)).traces[0].program
     assert [d.size for d in program.buffer_of["p"].dimensions if not d.suffix] == [32, 32]
     assert len(program.body) == 1
+
+
+def test_even_columns_stand_before_odd_ones() -> None:
+    """The copy with a border separates what a stride of two reads apart, so that no tile has to; each row
+    begins where vectors may, and its border is written where the inside is not."""
+    game = play(depthwise(3, 37, 3, 2))
+    program, moves = game.traces[0].program, [step.move.transformation for step in game.traces[0].steps]
+    buffer = program.buffer_of["p"]
+    assert [d.size for d in buffer.dimensions if not d.suffix] == [39, 2, 32]
+    assert {"split_dim", "drop_overwritten"} <= set(moves) and "stage_read" not in moves
+    writes = [place for place in program.occurrences["p"] if place.writes]
+    cells = {}
+    for place in writes:
+        for at in product(*map(range, place.sizes)):
+            cell = tuple(subscript.evaluate(at) for subscript in place.access.subscripts)
+            cells[cell] = cells.get(cell, 0) + 1
+    assert set(cells.values()) == {1} and len(cells) == 3 * 39 * 39
+
+
+def test_sums_that_start_in_a_nest_of_their_own() -> None:
+    text = (
+        depthwise(3, 19, 3)
+        .replace("1 3 1 19 19\n| y", "1 3 1 19 19 y")
+        .replace("| 1 3 3 y", "1 3 1 19 19 1 3 3 y")
+    )
+    assert parse(text).body[-2].instances == 3 * 19 * 19
+    planned = plan(parse(text), play(text).rules, PLUGINS.target("x86_avx512"))
+    assert {"join starts", "stencil"} <= {decision.rule for decision in planned.decisions}
 
 
 def test_the_decisions_of_a_plan(golden: Callable[[str, str], None]) -> None:

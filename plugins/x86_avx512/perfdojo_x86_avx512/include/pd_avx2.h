@@ -73,6 +73,14 @@ PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(pd_first_mask(n)));
 }
 
+/* By halves: permutations of all lanes take some processors (Zen 2 and 3) two operations each. */
+#define PD_ALTERNATE_OWN
+PD_INLINE pd_f32v pd_alternate_f32v(pd_f32v a, pd_f32v b, int first)
+{
+    const __m256 front = _mm256_permute2f128_ps(a, b, 0x20), back = _mm256_permute2f128_ps(a, b, 0x31);
+    return first ? _mm256_shuffle_ps(front, back, 0xDD) : _mm256_shuffle_ps(front, back, 0x88);
+}
+
 PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
 {
     switch (distance) {
