@@ -59,7 +59,9 @@ def run_graph(
     for check in graph.checks:
         if _bound(graph, arrays, check.value).any():
             where = f"node {check.origin}: " if check.origin else ""
-            raise Malformed(f"{where}{check.what}", "the standard forbids such inputs")
+            raise Malformed(
+                f"{where}{check.what}", "the standard forbids such inputs, or the kernel has no room for them"
+            )
     return cut_to_counts(graph, {v.name: np.array(_bound(graph, arrays, v.name)) for v in graph.outputs})
 
 

@@ -95,6 +95,12 @@ class Place:
         """A value of the dtype that is computed in, as one of the array."""
         return converted(text, computed_in(self.dtype), self.dtype)
 
+    def number(self, value: float | int) -> str:
+        """A number as an element, rounded to the dtype."""
+        if self.dtype in SHORT_FLOATS:
+            return number(float(numpy_dtype(self.dtype).type(value)), "f32")
+        return self.store(number(value, computed_in(self.dtype)))
+
     def broadcast(self, shape: Shape, names: Sequence[str | int]) -> str:
         """The element that stands at ``names`` when the array is broadcast to ``shape``; loaded."""
         shift = len(shape) - len(self.shape)

@@ -499,5 +499,6 @@ def forbidden(manifest: ModelManifest, number: int) -> ArgumentValueError:
     """The error of a check that failed."""
     check = manifest.checks[number]
     what = f"node {check.origin}: {check.what}" if check.origin else check.what
-    why = "the standard forbids such a value; nothing outside of an array was read or written"
+    why = "the standard forbids such a value, or the kernel has no room for it"
+    why += "; nothing outside of an array was read or written"
     return ArgumentValueError("PD-O016", what, why=why)

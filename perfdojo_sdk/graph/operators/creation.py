@@ -10,7 +10,7 @@ from perfdojo_sdk.graph.graph import Array, Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import affine, axis_of
-from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, number
+from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels
 
 
 def fill(b: Builder, shape: Shape, value: Array) -> Value:
@@ -20,8 +20,7 @@ def fill(b: Builder, shape: Shape, value: Array) -> Value:
         raise Refused(Reason.DTYPE, f"a fill of {value.dtype}")
     k = Writer(b, "fill")
     y, names = k.write(shape, dtype), levels(len(shape))
-    text = number(value.reshape(-1)[0], computed_in(dtype))
-    k.nest(shape, f"{y(names)} = {y.store(text)}")
+    k.nest(shape, f"{y(names)} = {y.number(value.reshape(-1)[0])}")
     return k.done()[0]
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
@@ -48,8 +50,9 @@ def _true(mask: Place, names: Sequence[str]) -> str:
 
 def non_zero(b: Builder, x: Value) -> Value:
     """The subscripts of elements that are not 0, one column for each, in row-major order."""
-    x = b.view(x, x.shape or (1,))
     places, count = _places(b, "non_zero_places", b.view(x, (x.elements,)))
+    if not x.rank:  # the standard says so, NumPy differs
+        return b.counted(b.constant(np.zeros((0, 1), np.int64)), 1, count)
     k = Writer(b, "non_zero")
     a, p, y = k.read(x), k.read(places), k.write((x.rank, x.elements), "i64")
     k.nest(y.shape, f"{y(['{0}', '{1}'])} = 0")

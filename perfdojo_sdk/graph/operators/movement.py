@@ -13,7 +13,7 @@ from perfdojo_sdk.graph.graph import Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import affine, axis_of, broadcast
-from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, number
+from perfdojo_sdk.graph.writer import Writer, is_float, levels, number
 
 #: Most arrays of one kernel's interface, and most nests of one kernel that picks elements.
 MOST_ARRAYS, MOST_NESTS = 32, 1000
@@ -247,7 +247,7 @@ def along(b: Builder, name: str, x: Value, axis: int, rows: Sequence[Taps], fill
             source[axis] = affine((names[axis], run.moves), place)
             terms.append(a(source) if plain else _weighted(a.load(source), weight, x.dtype))
         if not terms:
-            text = y.store(number(fill, computed_in(x.dtype)))
+            text = y.number(fill)
         else:
             text = terms[0] if plain else y.store(" + ".join(terms))
         k.nest(sizes, f"{y(target)} = {text}")

@@ -64,7 +64,7 @@ def activation(name: str, alpha: float | None, beta: float | None) -> Activation
         "relu": lambda v: f"max({v}, 0)",
         "affine": lambda v: f"{a(1.0)} * ({v}) + {b(0.0)}",
         "leakyrelu": lambda v: f"select({v} < 0, {a(0.01)} * ({v}), {v})",
-        "thresholdedrelu": lambda v: f"select({v} > {a(1.0)}, {v}, 0)",
+        "thresholdedrelu": lambda v: f"select({v} >= {a(1.0)}, {v}, 0)",
         "scaledtanh": lambda v: f"{a(1.0)} * tanh({b(1.0)} * ({v}))",
         "hardsigmoid": lambda v: f"max(0, min(1, {a(0.2)} * ({v}) + {b(0.5)}))",
         "elu": lambda v: f"select({v} < 0, {a(1.0)} * (exp({v}) - 1), {v})",

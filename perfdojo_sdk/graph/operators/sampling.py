@@ -123,6 +123,31 @@ def grid_sample(b: Builder, x: Value, grid: Value, mode: str, padding: str, corn
     return k.done()[0]
 
 
+def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool) -> Value:
+    """The grid of an image of ``size`` (images, channels and two or three dimensions) whose places go through
+    the affine maps ``theta``; ``corners``: as for :func:`grid_sample`."""
+    rank, spatial = len(size) - 2, size[2:]
+    if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(spatial) < 1:
+        raise Malformed(f"maps {theta.text} for an image of {list(size)}")
+    if not is_float(theta.dtype):
+        raise Malformed(f"maps of {theta.dtype}")
+    k = Writer(b, "affine_grid")
+    shape, kind = (size[0], *spatial, rank), computed_in(theta.dtype)
+    a, y, names = k.read(theta), k.write(shape, theta.dtype), levels(rank + 2)
+
+    def load(column: int) -> str:
+        return a.load([names[0], names[-1], column])
+
+    text = load(rank)
+    for column, (name, extent) in enumerate(zip(reversed(names[1:-1]), reversed(spatial), strict=True)):
+        place = f"{kind}({name}) * 2 / {extent - 1} - 1" if corners and extent > 1 else "-1"
+        if not corners:
+            place = f"({kind}({name}) * 2 + 1) / {extent} - 1"
+        text += f" + {load(column)} * ({place})"
+    k.nest(shape, f"{y(names)} = {y.store(text)}")
+    return k.done()[0]
+
+
 def _texts(
     k: Writer, found: Sequence[Neighbours], places: Sequence[Sequence[str]]
 ) -> tuple[list[str], list[str]]:
@@ -378,7 +403,7 @@ def _samples(
         k.nest(points, f"{weight([*names, t])} = {text}")
     counts, more, indices, weights = k.done()
     if not how.samples:
-        b.check(more, "a region is larger than the image")
+        b.check(more, "a region takes more samples than its image has; give sampling_ratio")
     return Neighbours(indices, weights), counts
 
 

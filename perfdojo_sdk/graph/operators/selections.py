@@ -42,12 +42,13 @@ def top_k(b: Builder, x: Value, count: int, axis: int, largest: bool) -> list[Va
     found = f"{rank(theirs)} == {own}"
     kind = computed_in(x.dtype)
     chosen = k.local(shape, kind)
-    # One element has each rank, so a sum of selections is that element.
-    zero = "select({c}, {a}, 0)" if x.dtype != "bool" else "and({c}, {a})"
-    sign = "+=" if x.dtype != "bool" else "max="
+    # One element has each rank, so the largest of selections is that element, -0 and NaN too.
+    floats = is_float(x.dtype)
+    zero = "and({c}, {a})" if x.dtype == "bool" else f"select({{c}}, {{a}}, {'-inf' if floats else 0})"
+    sign = "max=" if floats or x.dtype == "bool" else "+="
     k.nest(
         [*outer, count],
-        f"{chosen(every)} = 0",
+        f"{chosen(every)} = {'-inf' if floats else 0}",
         ([size], f"{chosen(every)} {sign} {zero.format(c=found, a=a.load(theirs))}"),
     )
     k.nest([*outer, count], f"{values(every)} = {values.store(chosen(every))}")

@@ -9,6 +9,7 @@ from perfdojo_sdk.frontends.onnx.operators.older import along_axis, in_evaluatio
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import losses
 from perfdojo_sdk.graph.operators import normalisations as s
+from perfdojo_sdk.graph.operators.elementwise import cast
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.writer import computed_in
 
@@ -34,9 +35,9 @@ def _in_f32(n: Operation) -> None:
 def _layer_norm(n: Operation) -> Sequence[Value]:
     _in_f32(n)
     more = n.wants(1) or n.wants(2)
-    if more and n[0].dtype == "f64":
-        raise Refused(Reason.CHOICE, "statistics of f64 in f32")
-    return s.layer_norm(n.b, n[0], n[1], n.maybe(2), n.whole("axis"), n.real("epsilon"), more)
+    found = s.layer_norm(n.b, n[0], n[1], n.maybe(2), n.whole("axis"), n.real("epsilon"), more)
+    given = "f32" if n.whole("stash_type", 1) == 1 else found[-1].dtype
+    return [found[0], *(cast(n.b, each, given) for each in found[1:])]
 
 
 def _rms_norm(n: Operation) -> Value:

@@ -20,6 +20,10 @@ def _grid_sample(n: Operation) -> Value:
     return s.grid_sample(n.b, n[0], n[1], _OLDER.get(mode, mode), n.text("padding_mode"), corners)
 
 
+def _affine_grid(n: Operation) -> Value:
+    return s.affine_grid(n.b, n[0], n.known_ints(1) or [], bool(n.whole("align_corners")))
+
+
 def _deform_conv(n: Operation) -> Value:
     kernel_fits(n)
     how = s.Deformed(
@@ -48,6 +52,7 @@ def _max_roi_pool(n: Operation) -> Value:
 
 RULES: Mapping[str, Rule] = {
     "GridSample": _grid_sample,
+    "AffineGrid": _affine_grid,
     "DeformConv": _deform_conv,
     "RoiAlign": _roi_align,
     "MaxRoiPool": _max_roi_pool,

@@ -1,0 +1,109 @@
+"""Corners of ONNX's operators that a random comparison with the reference evaluator found wrong once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+from onnx_models import model
+
+from perfdojo_sdk.frontends.onnx.prepared import Prepared
+from perfdojo_sdk.graph.refusals import Malformed
+from perfdojo_sdk.graph.running import interpreted, run_graph
+
+
+def one(
+    op: str, given: dict[str, Any], known: tuple[str, ...] = (), outputs: int = 1, **attributes: Any
+) -> Any:
+    """A model of one operator; ``known`` operands are initialisers, the others are inputs."""
+    results = [f"y{k}" for k in range(outputs)]
+    return model(
+        [helper.make_node(op, list(given), results, **attributes)],
+        {name: each for name, each in given.items() if name not in known},
+        results,
+        initializer=[numpy_helper.from_array(given[name], name) for name in known],
+    )
+
+
+def run(made: Any, given: dict[str, Any]) -> list[Any]:
+    prepared = Prepared(made)
+    inputs = [given[value.name] for value in made.graph.input]
+    arrays = prepared.arrays(inputs)
+    return list(run_graph(prepared.graph(arrays), arrays, interpreted))
+
+
+def alike(op: str, given: dict[str, Any], known: tuple[str, ...] = (), outputs: int = 1, **more: Any) -> None:
+    """The results are those of the reference, to the sign of 0."""
+    made = one(op, given, known, outputs, **more)
+    named = {value.name: given[value.name] for value in made.graph.input}
+    for found, right in zip(run(made, given), ReferenceEvaluator(made).run(None, named), strict=True):
+        assert found.shape == right.shape
+        np.testing.assert_allclose(found.astype(np.float64), right.astype(np.float64), rtol=2e-3, atol=1e-6)
+        assert np.array_equal(np.signbit(found), np.signbit(right))
+
+
+def test_a_scalar_has_no_subscripts() -> None:
+    """``NonZero`` of a scalar has the shape (0, N), where NumPy has (1, N)."""
+    alike("NonZero", {"x": np.array(5, np.float32)})
+
+
+@pytest.mark.parametrize("size", [(1, 1, 2, 4), (2, 3, 1, 3), (1, 2, 2, 3, 4)])
+@pytest.mark.parametrize("corners", [0, 1])
+def test_grids_of_one_image_or_one_row(size: tuple[int, ...], corners: int) -> None:
+    rank = len(size) - 2
+    theta = np.random.default_rng(1).standard_normal((size[0], rank, rank + 1), np.float32)
+    given = {"theta": theta, "size": np.array(size)}
+    alike("AffineGrid", given, ("size",), align_corners=corners)
+
+
+def test_a_threshold_is_reached_by_itself() -> None:
+    """Activations of recurrent operators keep x >= alpha, unlike the operator ``ThresholdedRelu``."""
+    ones = np.ones((1, 1, 1), np.float32)
+    given = {"x": ones, "w": ones, "r": ones * 0}
+    made = one("RNN", given, activations=["ThresholdedRelu"], activation_alpha=[1.0], hidden_size=1)
+    assert run(made, given)[0].item() == 1
+
+
+@pytest.mark.parametrize("padding", ["SAME_UPPER", "SAME_LOWER"])
+def test_room_between_filters_that_a_stride_leaves(padding: str) -> None:
+    given = {"x": np.array([[[5, 7, 3]]], np.float32), "w": np.ones((1, 1, 1), np.float32)}
+    alike("ConvTranspose", given, auto_pad=padding, strides=[3])
+
+
+@pytest.mark.parametrize("mode", ["nearest", "linear"])
+def test_short_floats_are_filled(mode: str) -> None:
+    fill = numpy_helper.from_array(np.array([0.5], np.float16))
+    alike("ConstantOfShape", {"shape": np.array([3])}, ("shape",), value=fill)
+    given = {
+        "x": np.arange(16, dtype=np.float16).reshape(1, 1, 4, 4),
+        "roi": np.array([0, 0, 0.1, 0.2, 1, 1, 0.9, 1.2], np.float32),
+        "scales": np.array([1, 1, 1, 2], np.float32),
+    }
+    how = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize", "extrapolation_value": 0.1}
+    alike("Resize", given, ("roi", "scales"), **how)
+
+
+def test_the_largest_keep_their_sign() -> None:
+    given = {"x": np.array([-0.0, -1, -np.inf], np.float32), "k": np.array([3])}
+    alike("TopK", given, ("k",), outputs=2)
+
+
+def test_statistics_of_f64_are_given_in_f32() -> None:
+    given = {"x": np.arange(6.0).reshape(2, 3), "scale": np.ones(3)}
+    made = one("LayerNormalization", given, outputs=3)
+    found, mean, inverse = run(made, given)
+    assert (found.dtype, mean.dtype, inverse.dtype) == (np.float64, np.float32, np.float32)
+    assert mean.ravel().tolist() == [1, 4] and np.allclose(found[0], (given["x"][0] - 1) * inverse[0])
+
+
+def test_a_region_without_room_for_its_samples_is_reported() -> None:
+    given = {
+        "x": np.ones((1, 1, 2, 2), np.float32),
+        "rois": np.array([[0, 0, 9, 9]], np.float32),
+        "images": np.array([0]),
+    }
+    with pytest.raises(Malformed, match="give sampling_ratio"):
+        run(one("RoiAlign", given), given)
