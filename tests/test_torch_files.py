@@ -101,6 +101,7 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
     torch.manual_seed(0)
     made = exported_file(file, "make", {"x": ("f32", (5, 2, 4))})
     assert made.graph is not None and [v.name for v in made.graph.inputs] == ["x"]
+    assert {"linear.weight", "linear.bias", "rnn.weight_ih_l0"} <= made.graph.constants.keys()
     torch.manual_seed(0)
     net, x = network(file, "make"), torch.randn(5, 2, 4)
     [found] = run_graph(made.graph, {"x": x.numpy()})
@@ -126,7 +127,7 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
         "make": "the size of input x",
         "Absent": "has no Absent",
         "Model": "makes no module",
-        "Branch --input x=f32[2]": "does not trace",
+        "Branch --input x=f32[2]": "does not trace Branch",
         "make --input z=f32[2]": "takes no input 'z'",
         "make --input x=u16[2]": "no tensors of u16",
     }.items():

@@ -188,7 +188,7 @@ def command(
         progress(_elsewhere(graph))
     progress(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
-        f" for {found.name} with {number_of(settings.threads, 'threads')}"
+        f"{' before fusion,' if fuse else ''} for {found.name} with {number_of(settings.threads, 'threads')}"
     )
     if asked.free is not None:
         if time is not None:

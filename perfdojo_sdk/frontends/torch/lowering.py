@@ -100,16 +100,16 @@ def operator_of(node: Node) -> str:
     return getattr(target, "__name__", str(target))
 
 
-def whole_graph(module: GraphModule, weights: Sequence[Tensor], names: Sequence[str], name: str) -> Graph:
+def whole_graph(module: GraphModule, weights: Mapping[str, Tensor], names: Sequence[str], name: str) -> Graph:
     """A graph of ATen, all of which has kernels, as one graph of kernels. ``weights``: the data of its first
-    inputs, which become constants; ``names``: those of its other inputs."""
+    inputs, which become constants of these names; ``names``: those of its other inputs."""
     walk = _Walk(module, name)
     places = [n for n in module.graph.nodes if n.op == "placeholder"]
-    for place, weight in zip(places, weights, strict=False):
-        if place.users:
-            walk.values[place] = packaged_weight(walk.builder, weight)
     for place, title in zip(places[len(weights) :], names, strict=True):
         walk.values[place] = _inputs_like(walk.builder, title, place.meta.get("val"))
+    for place, (title, weight) in zip(places, weights.items(), strict=False):
+        if place.users:
+            walk.values[place] = packaged_weight(walk.builder, weight, title)
     for node in module.graph.nodes:
         if node.op == "call_function":
             walk.call(node)
@@ -290,7 +290,7 @@ def _attribute(builder: Builder, module: GraphModule, node: Node) -> Any:
     return constant(builder, value)
 
 
-def constant(builder: Builder, tensor: Tensor) -> Value:
+def constant(builder: Builder, tensor: Tensor, name: str = "") -> Value:
     """A tensor's data as a constant of the graph."""
     _results(tensor)
     data = tensor.detach().contiguous()
@@ -298,15 +298,15 @@ def constant(builder: Builder, tensor: Tensor) -> Value:
         raise Refused(Reason.DTYPE, "a constant of bfloat16")
     array = data.numpy().copy()
     assert dtype_of(array) is not None, "the dtype was checked above"
-    return builder.constant(array)
+    return builder.constant(array, name)
 
 
-def packaged_weight(builder: Builder, tensor: Tensor) -> Value:
+def packaged_weight(builder: Builder, tensor: Tensor, name: str) -> Value:
     """A weight as a constant of a package, in its own dtype: the bits of bf16 are read as they are."""
     if tensor.dtype != torch.bfloat16:
-        return constant(builder, tensor)
+        return constant(builder, tensor, name)
     try:
-        return builder.constant(array_of(tensor).copy())
+        return builder.constant(array_of(tensor).copy(), name)
     except ImportError:
         raise Refused(Reason.DTYPE, "weights of bfloat16", "pip install ml_dtypes") from None
 

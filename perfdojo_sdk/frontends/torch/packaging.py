@@ -108,11 +108,13 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     except Exception as error:  # the user's code, or PyTorch's
         why = f"{type(error).__name__}: {str(error)[:500]}"
         hint = _inputs_to_try(weights.values(), inputs)
-        raise ModuleError("PD-O025", f"PyTorch does not trace {name}", why=why, hint=hint) from error
+        raise ModuleError(
+            "PD-O025", f"PyTorch does not trace {type(net).__name__}", why=why, hint=hint
+        ) from error
     lowered = lower(module)
     if lowered.elsewhere:
         return Exported(None, lowered.elsewhere, lowered.operators)
-    graph = whole_graph(module, list(weights.values()), [n for n, _, _ in inputs], name)
+    graph = whole_graph(module, weights, [n for n, _, _ in inputs], name)
     return Exported(graph, (), lowered.operators)
 
 
