@@ -229,10 +229,10 @@ FAULTS = (
         **move('site.scope.__dict__["suffix"] = "u"\n        return site.program'),
     ),
     Fault(
-        "size that is no integer",
+        "size below one",
         "texts round-trip",
         "the text does not parse",
-        **scope('suffix="u", size=float(site.scope.size)'),
+        **scope('suffix="u", size=-site.scope.size'),
     ),
     Fault(
         "ids from a counter", "games round-trip", "a saved game", **scope(f'suffix="u", id=f"t{{{NEXT}}}"')

@@ -172,8 +172,8 @@ class Copied(Made):
 
 
 def _side_by_side(old: Scope, copies: tuple[Scope, ...]) -> Iterator[tuple[Node, tuple[str, ...]]]:
-    """Every node inside a scope with the ids of its copies."""
-    for node, *twins in zip(old.body, *[copy.body for copy in copies], strict=True):
+    """Every node inside a scope with the ids of its copies; a mutant may merge scopes that are not alike."""
+    for node, *twins in zip(old.body, *[copy.body for copy in copies], strict=False):
         yield node, tuple([twin.id for twin in twins])
         if isinstance(node, Scope):
             yield from _side_by_side(node, tuple([twin for twin in twins if isinstance(twin, Scope)]))
@@ -193,7 +193,7 @@ class Merged(Made):
 
 def merged(gone: Scope, kept: Scope) -> Merged:
     """The record of a scope that became one with another scope, as did all nodes in it, one by one."""
-    inside = [(old.id, new[0]) for old, new in _side_by_side(gone, (kept,))]
+    inside = [(old.id, new[0]) for old, new in _side_by_side(gone, (kept,)) if new]
     return Merged(((gone.id, kept.id), *inside))
 
 

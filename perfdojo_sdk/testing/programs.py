@@ -78,7 +78,7 @@ class _Writer:
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
         # Drawn last, and by another generator, so that everything before stays as it was.
         rng = Random(self.rng.random())
-        for make in (self.stored, self.looked_up, self.scanned) if self.whole_language else ():
+        for make in (self.stored, self.looked_up, self.scanned, self.painted) if self.whole_language else ():
             if rng.random() < 0.25 and (made := make(rng)):
                 interface[1].append(made[0])
                 buffers += made[1]
@@ -136,6 +136,18 @@ class _Writer:
         self.line(f"{n} {total} = {start}" if rows else f"{total} = {start}")
         self.line("\n".join([f"{n} {m}", *(f"| {line}" for line in body)]), 3)
         return "scan", [f"total f32 [{n if rows else 1}] heap", f"scan f32 [{n},{m}] heap"]
+
+    def painted(self, rng: Random) -> tuple[str, list[str]]:
+        """An array that is filled, and then written again: as a whole, in part, or with what it holds."""
+        name = rng.choice(self.inputs)
+        rows, *rest = self.shapes[name]
+        after = "".join(f",{{{k + 1}}}" for k in range(len(rest)))
+        way = rng.choice(("whole", "whole", "in part", "again"))
+        self.line(f"{self.head((rows, *rest))}painted[{{0}}{after}] = 0.5")
+        read = "painted" if way == "again" else name
+        count = max(1, rows - 1) if way == "in part" else rows
+        self.line(f"{self.head((count, *rest))}painted[{{0}}{after}] = {read}[{{0}}{after}] * 2")
+        return "painted", [f"painted f32 [{','.join(map(str, (rows, *rest)))}] heap"]
 
     # -- pieces --------------------------------------------------------------------------------
 
