@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from hashlib import sha256
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
 from snippets import DIALECT, RULES
 
 from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.core import table_files
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.errors import DojoError, ProgramError
@@ -17,6 +21,7 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_TABLE, parse
 from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.testing.walks import random_walk
@@ -146,3 +151,109 @@ def test_random_games_keep_the_elements() -> None:
         assert trace.program.tables == root.tables and len(trace.steps) > 4
         assert verify_exact_trace(trace, DIALECT).ok and verify_dependence_trace(trace, RULES).ok
         assert parse(trace.program.text, DIALECT) == trace.program
+
+
+# -- tables in files ---------------------------------------------------------------------------------------
+
+FILED = np.random.default_rng(0).permutation(70_000).astype("<i4")
+
+
+def filed(folder: Path, name: str = "order.bin", digest: str | None = None, count: int = FILED.size) -> str:
+    """A program with a table in a file, which is written."""
+    (folder / "order.bin").write_bytes(FILED.tobytes())
+    digest = sha256(FILED.tobytes()).hexdigest() if digest is None else digest
+    declared = f'order table i32 [{count}] = "{name}" sha256 "{digest}"'
+    return (
+        f"kernel f(x) -> y\nx f32 [70000] heap\n{declared}\ny f32 [9] heap\n\n9 y[{{0}}] = x[order[{{0}}]]\n"
+    )
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache, and a process that has read no table yet."""
+    monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(table_files, "_KNOWN", {})
+    return tmp_path / "cache" / "tables"
+
+
+def test_a_table_stands_in_a_file_beside_the_text(tmp_path: Path, kept: Path) -> None:
+    program = parse(filed(tmp_path), beside=tmp_path)
+    assert program.text == filed(tmp_path) and len(program.text) < 300
+    assert program.tables["order"] == tuple(FILED.tolist())
+    x = np.arange(70_000, dtype=np.float32)
+    found = interpret(program, {"x": x.tolist()}, ROUNDING)
+    assert found["y"] == FILED[:9].tolist()
+    artifact = RUNNER.compile(CEmitter(program, "k", CORE_DIALECT).source())
+    assert isinstance(artifact, Artifact), artifact
+    run = RUNNER.run(artifact, RunRequest(inputs={"x": x}))
+    assert (
+        isinstance(run, Measurement) and run.outputs is not None and run.outputs["y"].tolist() == found["y"]
+    )
+
+
+def test_what_was_read_once_is_found_by_its_digest(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = filed(tmp_path)
+    program = parse(text, beside=tmp_path)
+    (tmp_path / "order.bin").unlink()
+    monkeypatch.setattr(table_files, "_KNOWN", {})
+    assert parse(text) == program and [file.suffix for file in kept.iterdir()] == [".table"]
+    (moved := tmp_path / "moved").mkdir()
+    (file,) = kept.iterdir()
+    file.rename(moved / file.name)
+    monkeypatch.setattr(table_files, "_KNOWN", {})
+    with pytest.raises(ProgramError, match=r"there is no order\.bin"):
+        parse(text)
+    assert parse(text, beside=moved) == program, "as a library has it"
+
+
+def test_a_kept_file_that_was_changed_is_not_used(tmp_path: Path, kept: Path) -> None:
+    text = filed(tmp_path)
+    kept.mkdir(parents=True)
+    (kept / f"{sha256(FILED.tobytes()).hexdigest()}.table").write_bytes(b"another")
+    assert parse(text, beside=tmp_path).tables["order"] == tuple(FILED.tolist())
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"digest": "0" * 64}, "another digest than the text says"),
+        ({"digest": "12"}, "64 hexadecimal digits"),
+        ({"name": "../order.bin"}, "named by letters"),
+        ({"name": "missing.bin"}, "there is no missing.bin beside the text"),
+        ({"count": 69_999}, "holds 70000 elements of i32, and the table 69999"),
+        ({"count": 300_000}, "at most 1048576 bytes"),
+    ],
+)
+def test_a_file_that_is_not_the_table_is_refused(
+    tmp_path: Path, kept: Path, change: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ProgramError, match="error") as caught:
+        parse(filed(tmp_path, **change), beside=tmp_path)
+    assert caught.value.code == "PD-P018" and words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "dtype", ["f64", "f32", "f16", "bf16", "bool", "i8", "i16", "i64", "u8", "u16", "u32", "u64"]
+)
+def test_files_hold_every_dtype_that_tables_have(tmp_path: Path, kept: Path, dtype: str) -> None:
+    given = np.array([0, 1, 1, 0]).astype(numpy_dtype(dtype))
+    content = given.tobytes()
+    (tmp_path / "t.bin").write_bytes(content)
+    head = f'kernel f(x) -> y\nx {dtype} [4] heap\nt table {dtype} [4] = "t.bin"'
+    text = f'{head} sha256 "{sha256(content).hexdigest()}"\ny {dtype} [4] heap\n\n4 y[{{0}}] = t[{{0}}]\n'
+    assert list(parse(text, beside=tmp_path).tables["t"]) == given.astype(np.float64).tolist()
+    (tmp_path / "t.bin").write_bytes(content + b"1")
+    with pytest.raises(ProgramError):
+        parse(text.replace(sha256(content).hexdigest(), sha256(content + b"1").hexdigest()), beside=tmp_path)
+
+
+def test_a_number_in_a_file_is_finite(tmp_path: Path, kept: Path) -> None:
+    content = np.array([1, np.inf], "<f4").tobytes()
+    (tmp_path / "t.bin").write_bytes(content)
+    head = (
+        f'kernel f(x) -> y\nx f32 [2] heap\nt table f32 [2] = "t.bin" sha256 "{sha256(content).hexdigest()}"'
+    )
+    with pytest.raises(ProgramError, match="not finite"):
+        parse(f"{head}\ny f32 [2] heap\n\n2 y[{{0}}] = t[{{0}}]\n", beside=tmp_path)

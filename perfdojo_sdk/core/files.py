@@ -19,6 +19,16 @@ from pathlib import Path
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
+def cache_folder() -> Path:
+    """The folder of what is kept for later runs, such as measured figures and compiled code:
+    ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache."""
+    own = os.environ.get("PERFDOJO_CACHE")
+    if own:
+        return Path(own)
+    shared = os.environ.get("XDG_CACHE_HOME")
+    return (Path(shared) if shared else Path.home() / ".cache") / "perfdojo"
+
+
 # -- reading ---------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import AffineExpr, Literal, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.table_files import TableFile
 
 #: The word that declares a table.
 TABLE = "table"
@@ -37,10 +38,14 @@ class Buffer:
     arrays: tuple[str, ...]
     values: tuple[float | int, ...] | None = None
     """The elements of a table, row by row: constants of the program. None for any other buffer."""
+    file: TableFile | None = None
+    """The file that holds them, if they do not stand in the text."""
 
     @lazy
     def text(self) -> str:
         shape = ",".join(d.text for d in self.dimensions)
+        if self.file is not None:
+            return f"{self.name} {TABLE} {self.dtype} [{shape}] = {self.file.text}"
         if self.values is not None:
             listed = ", ".join([Literal(value, self.dtype).text for value in self.values])
             return f"{self.name} {TABLE} {self.dtype} [{shape}] = {{{listed}}}"
@@ -48,7 +53,7 @@ class Buffer:
         return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
 
     def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
-        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays, self.values)
+        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays, self.values, self.file)
 
     @lazy
     def shape(self) -> tuple[int, ...]:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from math import prod
+from pathlib import Path
 from typing import NoReturn
 
 from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
@@ -33,6 +34,7 @@ from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.statement_text import StatementParser
 from perfdojo_sdk.core.storage import TABLE, Buffer, Dimension
+from perfdojo_sdk.core.table_files import TableFile, TableFileError, elements
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
 
@@ -43,8 +45,11 @@ MAX_CELLS = 2**40
 MAX_TABLE = 1 << 16
 
 
-def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program:
-    """Read a program; :class:`ProgramError` with line and column says what is wrong."""
+def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "", beside: Path | None = None) -> Program:
+    """Read a program; :class:`ProgramError` with line and column says what is wrong.
+
+    ``beside``: the folder of the text, where files of its tables stand.
+    """
     if len(text) > MAX_CHARACTERS:
         raise ProgramError(
             "PD-P003", f"the text has more than {MAX_CHARACTERS} characters", hint="a kernel is a page"
@@ -59,7 +64,7 @@ def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "") -> Program
     split = 1
     while split < len(lines) and _is_declaration(lines[split]):
         split += 1
-    buffers = _declarations(lines[1:split], dialect)
+    buffers = _declarations(lines[1:split], dialect, beside)
     tree = _Tree(buffers, dialect)
     body = tree.parse(lines[split:], lines[0])
     tables = tuple([buffer.name for buffer in buffers if buffer.values is not None])
@@ -103,7 +108,7 @@ def _is_declaration(line: Line) -> bool:
     return bool(first and second and first.kind == "name" and second.kind == "name")
 
 
-def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
+def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> tuple[Buffer, ...]:
     buffers: list[Buffer] = []
     taken: set[str] = set()
     for line in lines:
@@ -118,9 +123,10 @@ def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
         if table:
             if taken.intersection((name,)):
                 line.fail("PD-P007", f"{name!r} is declared twice", 1, len(line.source.rstrip()))
-            values = _values(line, dtype, dimensions)
+            values, source = _values(line, dtype, dimensions, beside)
             taken.add(name)
-            buffers.append(Buffer(name, dtype, dimensions, dialect.default_location, (name,), values))
+            where = dialect.default_location
+            buffers.append(Buffer(name, dtype, dimensions, where, (name,), values, source))
             continue
         location = line.take("name", "a location", "heap, as of every input and output").text
         if location not in dialect.locations:
@@ -143,16 +149,21 @@ def _declarations(lines: list[Line], dialect: Dialect) -> tuple[Buffer, ...]:
     return tuple(buffers)
 
 
-def _values(line: Line, dtype: str, dimensions: tuple[Dimension, ...]) -> tuple[float | int, ...]:
-    """The elements of a table, between braces."""
+def _values(
+    line: Line, dtype: str, dimensions: tuple[Dimension, ...], beside: Path | None
+) -> tuple[tuple[float | int, ...], TableFile | None]:
+    """The elements of a table: those between braces, or those of a file."""
     if dtype not in COMPUTED_DTYPES or dtype == "tf32":
         known = [each for each in COMPUTED_DTYPES if each != "tf32"]
         line.fail("PD-P018", f"a table of {dtype}", 1, hint=f"its dtype is one of {', '.join(known)}")
     cells = prod(dimension.size for dimension in dimensions)
-    if cells > MAX_TABLE:
-        hint = "pass a larger array as an input"
-        line.fail("PD-P018", f"a table has at most {MAX_TABLE} elements, this one {cells}", 1, hint=hint)
     line.expect("=")
+    token = line.peek()
+    if token is not None and token.kind == "string":
+        return _filed(line, dtype, cells, beside)
+    if cells > MAX_TABLE:
+        what = f"a table has at most {MAX_TABLE} elements in its text, this one {cells}"
+        line.fail("PD-P018", what, 1, hint="name a file that holds them, or make the array an input")
     line.expect("{")
     values = [_value(line, dtype)]
     while line.accept(",") and len(values) < cells:
@@ -163,7 +174,22 @@ def _values(line: Line, dtype: str, dimensions: tuple[Dimension, ...]) -> tuple[
         )
     line.expect("}")
     line.end()
-    return tuple(values)
+    return tuple(values), None
+
+
+def _filed(
+    line: Line, dtype: str, cells: int, beside: Path | None
+) -> tuple[tuple[float | int, ...], TableFile]:
+    """The elements of a table that stand in a file, and the file."""
+    token = line.take("string", "the name of a file")
+    line.expect("sha256")
+    digest = line.take("string", "a digest in quotes")
+    line.end()
+    file = TableFile(token.text.strip('"'), digest.text.strip('"'))
+    try:
+        return elements(file, dtype, cells, beside), file
+    except TableFileError as error:
+        line.fail("PD-P018", str(error), token.column, len(token.text), error.hint)
 
 
 def _value(line: Line, dtype: str) -> float | int:

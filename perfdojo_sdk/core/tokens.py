@@ -32,6 +32,7 @@ _TOKEN = re.compile(
     r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
     r"|(?P<accumulate>[A-Za-z_]\w*=(?!=)|[+*]=)"
     r"|(?P<name>[A-Za-z_]\w*)"
+    r"|(?P<string>\"[^\"]*\")"
     r"|(?P<sign>->|//|[<>=!]=|[-+*/%<>=()\[\]{},:|])",
     re.ASCII,
 )

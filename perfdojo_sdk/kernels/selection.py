@@ -145,7 +145,7 @@ def read_file(path: Path, dialect: Dialect = CORE_DIALECT) -> Kernel:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise SelectionError("PD-K005", f"cannot read {path}: {reason}", hint="give a .dojo file") from None
-    program = parse(text, dialect, file=str(path))
+    program = parse(text, dialect, file=str(path), beside=path.parent)
     first = program.buffer_of[(program.inputs or program.outputs)[0]]
     name = f"{program.name}_{_shape(first.shape)}_{_dtype(program)}"
     return Kernel(name, program.name, program)

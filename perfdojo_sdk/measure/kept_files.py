@@ -12,21 +12,12 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
+from perfdojo_sdk.core.files import cache_folder as cache_folder
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.measure.guarded_files import process_folder
 
 _MOST_CODE = 1 << 28
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-def cache_folder() -> Path:
-    """The folder of measured figures and kept code: ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's
-    cache."""
-    own = os.environ.get("PERFDOJO_CACHE")
-    if own:
-        return Path(own)
-    shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "perfdojo"
 
 
 def kept_code(folder: Path, stem: str, suffix: str, make: Callable[[], bytes]) -> Path:

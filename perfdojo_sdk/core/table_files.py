@@ -1,0 +1,134 @@
+"""Tables whose elements stand in a file: the program's text names it, with the digest of its content.
+
+    order table i32 [262144] = "order.bin" sha256 "9f86d081884c7d65...64 digits"
+
+The file holds the elements row by row, little-endian and nothing else. It is looked for beside the text, by
+its own name or by that of its digest. What was found once is kept in the user's cache, so that a program that
+was stored, or sent to another process, can be read anywhere on the machine. Content counts by its digest
+alone, whoever wrote it.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from contextlib import suppress
+from hashlib import sha256
+from math import isfinite
+from pathlib import Path
+
+from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.files import cache_folder, read_bounded, write_whole
+from perfdojo_sdk.core.frozen import frozen
+
+#: Most bytes of a table's file.
+MOST_BYTES = 1 << 20
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", re.ASCII)
+_DIGEST = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+#: The letters of ``struct`` for the dtypes of elements.
+_LETTERS = {
+    "f64": "d", "f32": "f", "f16": "e", "bf16": "H", "bool": "B",
+    "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
+}  # fmt: skip
+
+#: (digest, dtype) -> the elements: one object for all programs that have the table.
+_KNOWN: dict[tuple[str, str], tuple[float | int, ...]] = {}
+_MOST_KNOWN = 64
+
+
+class TableFileError(Exception):
+    """A table's file is missing or unfit; the text says why, ``hint`` what to try."""
+
+    def __init__(self, why: str, hint: str = "") -> None:
+        super().__init__(why)
+        self.hint = hint
+
+
+@frozen
+class TableFile:
+    """A file that holds a table's elements."""
+
+    name: str
+    digest: str
+    """SHA-256 of its content, in hexadecimal digits."""
+
+    @property
+    def text(self) -> str:
+        return f'"{self.name}" sha256 "{self.digest}"'
+
+    @property
+    def kept_as(self) -> str:
+        """The name by which it is found beside a text and in the cache, whatever it is called."""
+        return f"{self.digest}.table"
+
+
+def check_names(file: TableFile) -> None:
+    """:class:`TableFileError` for a name that could lead elsewhere, or for what is no digest."""
+    if not _NAME.fullmatch(file.name) or ".." in file.name:
+        raise TableFileError(
+            "a table's file is named by letters, digits, '_', '-' and '.', 64 at most",
+            "it stands beside the text",
+        )
+    if not _DIGEST.fullmatch(file.digest):
+        raise TableFileError("a digest has 64 hexadecimal digits", f"sha256sum {file.name} prints it")
+
+
+def elements(file: TableFile, dtype: str, cells: int, beside: Path | None) -> tuple[float | int, ...]:
+    """The elements of a table; :class:`TableFileError` without them."""
+    check_names(file)
+    size = cells * BYTES[dtype]
+    if size > MOST_BYTES:
+        raise TableFileError(
+            f"a table's file has at most {MOST_BYTES} bytes", "pass a larger array as an input"
+        )
+    known = _KNOWN.get((file.digest, dtype))
+    if known is None:
+        known = _decoded(content_of(file, beside), dtype, file.name)
+        if len(_KNOWN) >= _MOST_KNOWN:
+            _KNOWN.clear()
+        _KNOWN[file.digest, dtype] = known
+    if len(known) != cells:
+        raise TableFileError(f"{file.name} holds {len(known)} elements of {dtype}, and the table {cells}")
+    return known
+
+
+def content_of(file: TableFile, beside: Path | None = None) -> bytes:
+    """The content of a table's file: beside the text, or kept in the cache."""
+    kept = cache_folder() / "tables" / file.kept_as
+    places = [] if beside is None else [beside / file.kept_as, beside / file.name]
+    for place in (*places, kept):
+        try:
+            content = read_bounded(place, MOST_BYTES, None if place is kept else beside)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise TableFileError(f"cannot read {place}: {error.strerror}") from None
+        found = sha256(content).hexdigest()
+        if found == file.digest:
+            if place is not kept:
+                with suppress(OSError):
+                    write_whole(kept, content)
+            return content
+        if place.name == file.name:
+            raise TableFileError(f"{file.name} has another digest than the text says", f'it is "{found}"')
+    where = "" if beside is None else f" beside the text, in {beside}"
+    raise TableFileError(
+        f"there is no {file.name}{where}", f"put it there, or into {kept.parent} as {kept.name}"
+    )
+
+
+def _decoded(content: bytes, dtype: str, name: str) -> tuple[float | int, ...]:
+    letter = _LETTERS[dtype]
+    if len(content) % BYTES[dtype]:
+        raise TableFileError(f"{name} has {len(content)} bytes, which are no whole number of {dtype}")
+    found: tuple[float | int, ...] = struct.unpack(f"<{len(content) // BYTES[dtype]}{letter}", content)
+    if dtype == "bf16":
+        words = struct.pack(f"<{len(found)}I", *[int(each) << 16 for each in found])
+        found = struct.unpack(f"<{len(found)}f", words)
+    if dtype == "bool" and any(each > 1 for each in found):
+        raise TableFileError(f"{name} holds bytes other than 0 and 1 for bool")
+    if not all(map(isfinite, found)):
+        raise TableFileError(f"{name} holds a number that is not finite")
+    return found
