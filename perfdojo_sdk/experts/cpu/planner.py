@@ -23,6 +23,7 @@ from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
 from perfdojo_sdk.experts.cpu.contraction_plans import ALL_CALLS, best_plan
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
+from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay
@@ -159,9 +160,12 @@ class _Planner:
 
     def _rows(self, sub: Program) -> list[Play]:
         """The games of the experts for rows."""
-        scans, decisions = play_scans(sub, self.rules, self.target)
-        self.decisions += decisions
-        return [*scans, *play_rows(sub, self.rules, self.target)]
+        found: list[Play] = []
+        for expert in (play_scans, play_dots):
+            plays, decisions = expert(sub, self.rules, self.target)
+            self.decisions += decisions
+            found += plays
+        return [*found, *play_rows(sub, self.rules, self.target)]
 
     # -- parts ---------------------------------------------------------------------------------------
 
