@@ -22,6 +22,7 @@ from perfdojo_sdk.core.errors import DojoError, MoveError
 from perfdojo_sdk.core.files import read_bounded, write_whole
 from perfdojo_sdk.core.history import Dropped, Undone
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.table_files import look_in
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import (
     Kind,
@@ -203,6 +204,8 @@ def read_saved(path: Path) -> SavedGame:
             what = f"{path} is larger than {MAX_FILE_BYTES} bytes"
             raise SaveError("PD-J002", what, hint=hint) from None
         raise SaveError("PD-J001", f"cannot read {path}: {error.strerror}", hint=hint) from None
+    for folder in (path.parent, path.parent.parent / "programs"):  # beside a game, and in a library
+        look_in(folder)
     return saved_game(content, str(path), hint)
 
 

@@ -73,6 +73,11 @@ def test_room_between_filters_that_a_stride_leaves(padding: str) -> None:
     alike("ConvTranspose", given, auto_pad=padding, strides=[3])
 
 
+def test_no_room_is_left_in_front_of_a_result_of_given_size() -> None:
+    given = {"x": np.array([[[1, 2]]], np.float32), "w": np.ones((1, 1, 1), np.float32)}
+    alike("ConvTranspose", given, strides=[3], output_shape=[6])
+
+
 @pytest.mark.parametrize("mode", ["nearest", "linear"])
 def test_short_floats_are_filled(mode: str) -> None:
     fill = numpy_helper.from_array(np.array([0.5], np.float16))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -21,6 +22,7 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import MAX_TABLE, parse
 from perfdojo_sdk.core.transformation import Kind
+from perfdojo_sdk.game import read_saved
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -173,6 +175,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and a process that has read no table yet."""
     monkeypatch.setenv("PERFDOJO_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table_files, "_KNOWN", {})
+    monkeypatch.setattr(table_files, "_CONTENTS", {})
     return tmp_path / "cache" / "tables"
 
 
@@ -191,21 +194,62 @@ def test_a_table_stands_in_a_file_beside_the_text(tmp_path: Path, kept: Path) ->
     )
 
 
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_files, "_KNOWN", {})
+    monkeypatch.setattr(table_files, "_CONTENTS", {})
+
+
 def test_what_was_read_once_is_found_by_its_digest(
     tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = filed(tmp_path)
     program = parse(text, beside=tmp_path)
     (tmp_path / "order.bin").unlink()
-    monkeypatch.setattr(table_files, "_KNOWN", {})
+    forget(monkeypatch)
     assert parse(text) == program and [file.suffix for file in kept.iterdir()] == [".table"]
     (moved := tmp_path / "moved").mkdir()
     (file,) = kept.iterdir()
     file.rename(moved / file.name)
-    monkeypatch.setattr(table_files, "_KNOWN", {})
+    forget(monkeypatch)
     with pytest.raises(ProgramError, match=r"there is no order\.bin"):
         parse(text)
     assert parse(text, beside=moved) == program, "as a library has it"
+
+
+def test_a_library_has_its_tables_beside_its_programs(
+    tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A saved game of it is read where neither the file nor the cache is."""
+    text = filed(tmp_path)
+    program = parse(text, beside=tmp_path)
+    for folder in ("traces", "programs"):
+        (tmp_path / "library" / folder).mkdir(parents=True)
+    (file,) = kept.iterdir()
+    file.rename(tmp_path / "library" / "programs" / file.name)
+    (tmp_path / "order.bin").unlink()
+    (game := tmp_path / "library" / "traces" / "f.json").write_text("{}")
+    forget(monkeypatch)
+    with pytest.raises(DojoError):
+        read_saved(game)
+    assert parse(text) == program
+
+
+def test_other_things_of_a_digests_name_are_passed_by(tmp_path: Path, kept: Path) -> None:
+    text = filed(tmp_path)
+    (tmp_path / f"{sha256(FILED.tobytes()).hexdigest()}.table").mkdir()
+    assert parse(text, beside=tmp_path).tables["order"] == tuple(FILED.tolist())
+
+
+def test_tables_need_no_home(tmp_path: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PERFDOJO_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def none() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", none)
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    assert parse(filed(tmp_path), beside=tmp_path).tables["order"] == tuple(FILED.tolist())
 
 
 def test_a_kept_file_that_was_changed_is_not_used(tmp_path: Path, kept: Path) -> None:

@@ -429,6 +429,9 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t f32 [9000] stack\n9000 t[{0}] = x[{0}]\n9000 y[{0}] = t[{0}]", "", [],
         "split_dim(t, dim=0, size=8999)",
     ),
+    "PD-T376": (
+        "2 3 t[{0},{1}] = x[{0},{1}]\n6:v y[{0}] = t[{0}//3,{0}%3]", "", [], "split_dim(t, dim=1, size=2)",
+    ),
     "PD-T381": ("8 y[{0}] = x[{0}]", "", [], "drop_overwritten(s0)"),
     "PD-T382": ("8 y[{0}] = x[{0}]\n7 y[{0}] = 0", "", [], "drop_overwritten(s0)"),
     "PD-T383": ("8 y[{0}] = x[{0}]\n8 y[{0}] += x[{0}]", "", [], "drop_overwritten(s0)"),

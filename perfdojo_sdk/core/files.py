@@ -11,6 +11,7 @@ import fcntl
 import os
 import secrets
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -21,12 +22,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 def cache_folder() -> Path:
     """The folder of what is kept for later runs, such as measured figures and compiled code:
-    ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache."""
+    ``$PERFDOJO_CACHE``, else ``perfdojo`` in the user's cache, or among temporary files without a home."""
     own = os.environ.get("PERFDOJO_CACHE")
     if own:
         return Path(own)
     shared = os.environ.get("XDG_CACHE_HOME")
-    return (Path(shared) if shared else Path.home() / ".cache") / "perfdojo"
+    try:
+        return (Path(shared) if shared else Path.home() / ".cache") / "perfdojo"
+    except RuntimeError:  # a user without a home, as in some containers
+        return Path(tempfile.gettempdir()) / f"perfdojo-{os.getuid()}"
 
 
 # -- reading ---------------------------------------------------------------------------------------

@@ -33,6 +33,8 @@ _LETTERS = {
     "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u8": "B", "u16": "H", "u32": "I", "u64": "Q",
 }  # fmt: skip
 
+#: Digest -> content that this process has read.
+_CONTENTS: dict[str, bytes] = {}
 #: (digest, dtype) -> the elements: one object for all programs that have the table.
 _KNOWN: dict[tuple[str, str], tuple[float | int, ...]] = {}
 _MOST_KNOWN = 64
@@ -94,25 +96,46 @@ def elements(file: TableFile, dtype: str, cells: int, beside: Path | None) -> tu
     return known
 
 
+def look_in(folder: Path) -> None:
+    """Read the files of tables that a folder, such as a library's, keeps by their digests."""
+    with suppress(OSError):
+        for place in sorted(folder.glob("*.table"))[:_MOST_KNOWN]:
+            if place.stem not in _CONTENTS and _DIGEST.fullmatch(place.stem):
+                with suppress(OSError):
+                    _remember(place.stem, read_bounded(place, MOST_BYTES, folder))
+
+
+def _remember(digest: str, content: bytes) -> bool:
+    """Keep content for this process; false if it has another digest."""
+    if sha256(content).hexdigest() != digest:
+        return False
+    if len(_CONTENTS) >= _MOST_KNOWN:
+        _CONTENTS.clear()
+    _CONTENTS[digest] = content
+    return True
+
+
 def content_of(file: TableFile, beside: Path | None = None) -> bytes:
-    """The content of a table's file: beside the text, or kept in the cache."""
+    """The content of a table's file: read before, beside the text, or kept in the cache."""
+    if file.digest in _CONTENTS:
+        return _CONTENTS[file.digest]
     kept = cache_folder() / "tables" / file.kept_as
     places = [] if beside is None else [beside / file.kept_as, beside / file.name]
     for place in (*places, kept):
         try:
             content = read_bounded(place, MOST_BYTES, None if place is kept else beside)
-        except FileNotFoundError:
-            continue
         except OSError as error:
+            if place.name != file.name or isinstance(error, FileNotFoundError):
+                continue
             raise TableFileError(f"cannot read {place}: {error.strerror}") from None
-        found = sha256(content).hexdigest()
-        if found == file.digest:
+        if _remember(file.digest, content):
             if place is not kept:
                 with suppress(OSError):
                     write_whole(kept, content)
             return content
         if place.name == file.name:
-            raise TableFileError(f"{file.name} has another digest than the text says", f'it is "{found}"')
+            hint = f'it is "{sha256(content).hexdigest()}"'
+            raise TableFileError(f"{file.name} has another digest than the text says", hint)
     where = "" if beside is None else f" beside the text, in {beside}"
     raise TableFileError(
         f"there is no {file.name}{where}", f"put it there, or into {kept.parent} as {kept.name}"

@@ -7,7 +7,7 @@ A context is data. The modules that build (:mod:`.builder`), search (:mod:`.tuni
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.core.transformation import Rules, Trace
@@ -19,6 +19,7 @@ from perfdojo_sdk.hookspecs.types import (
     HeuristicPass,
     MachineFigures,
     Runner,
+    RunRequest,
     Target,
 )
 from perfdojo_sdk.kernels.selection import Kernel
@@ -53,6 +54,8 @@ class BuildContext:
     """Compilers of other machines, for candidates."""
     constants: Mapping[str, Sequence[str]] = field(default_factory=dict, repr=False)
     """Symbol of a kernel -> its inputs that stay as they are from call to call."""
+    cold: Collection[str] = ()
+    """Symbols of kernels whose arrays no cache holds when they are called: they are timed like that."""
 
     @classmethod
     def of(
@@ -101,8 +104,13 @@ class BuildContext:
             device=self.device,
             toolchain=self.toolchain,
             plugins=dict(self.fingerprints),
-            settings=self.settings.as_figures(),
+            settings=self.settings.as_figures() | ({"cold": True} if kernel.symbol in self.cold else {}),
         )
+
+    def request(self, kernel: Kernel) -> RunRequest:
+        """The run that the figures of a kernel come from."""
+        request = self.settings.request
+        return replace(request, cold=True) if kernel.symbol in self.cold else request
 
     def subject(self, game: Trace, artifact: Artifact, cache: VerificationCache) -> Subject:
         """The compiled end of a game as verification is given it."""

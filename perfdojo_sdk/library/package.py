@@ -20,7 +20,7 @@ import perfdojo_sdk
 from perfdojo_sdk.codegen.packaging import CPackager, Unit, shared_support
 from perfdojo_sdk.core.errors import DojoError, VerificationError
 from perfdojo_sdk.core.files import remove
-from perfdojo_sdk.core.table_files import content_of
+from perfdojo_sdk.core.table_files import TableFileError, content_of
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.hookspecs.services import Packable, Package, PackagedFile
 from perfdojo_sdk.hookspecs.types import Artifact, Failure
@@ -145,9 +145,13 @@ def _sources(target: str, kernels: Sequence[Found], packed: Sequence[Packable]) 
             PackagedFile("program", f"programs/{found.kernel.name}.dojo", found.record.program.encode()),
             PackagedFile("trace", f"traces/{found.kernel.name}.json", game.encode()),
         ]
-    tables = {buffer.file for found in kernels for buffer in found.kernel.program.buffers if buffer.file}
-    for table in sorted(tables, key=lambda file: file.kept_as):
-        files.append(PackagedFile("table", f"programs/{table.kept_as}", content_of(table)))
+    buffers = [buffer for found in kernels for buffer in found.kernel.program.buffers]
+    tables = {buffer.file.kept_as: buffer.file for buffer in buffers if buffer.file is not None}
+    try:
+        contents = {name: content_of(tables[name]) for name in sorted(tables)}
+    except TableFileError as error:
+        raise _unpackable("the SDK", str(error)) from None
+    files += [PackagedFile("table", f"programs/{name}", content) for name, content in contents.items()]
     try:
         support = shared_support(packed)
     except ValueError as error:

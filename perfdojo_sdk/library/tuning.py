@@ -301,7 +301,7 @@ def _search_key(context: BuildContext, kernel: Kernel) -> str:
 
 def conditions_of_few(context: BuildContext, kernel: Kernel) -> Conditions:
     """The conditions for a few games of ``kernel``, such as a pass's, which are timed for longer."""
-    request = context.settings.request
+    request = context.request(kernel)
     return replace(
         conditions(context, kernel),
         runner=context.runner,

@@ -72,7 +72,7 @@ class KernelWork:
 
     @property
     def request(self) -> RunRequest:
-        return self.context.settings.request
+        return self.context.request(self.kernel)
 
     @property
     def patience_s(self) -> float:

@@ -74,6 +74,7 @@ from perfdojo_sdk.models.packing import (
     packing_builder,
     packings_of,
     plan_packing,
+    seldom_cached,
 )
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.peers import Opened
@@ -204,6 +205,9 @@ def optimise(
     if kernels:
         symbols = {k.program.text: k.symbol for k in kernels}
         constants = constant_inputs([graph]) if packs else {}
+        weights = sum(array.nbytes for array in graph.constants.values())
+        figures = plugins.machine_figures(target)
+        cold = seldom_cached([k.program for k in kernels], constants, weights, figures)
 
         def unit(found: Sequence[Found]) -> packaging.Unit:
             nonlocal pack
@@ -220,7 +224,10 @@ def optimise(
             observer,
             start_over=True,
             unit=None if graph.foreign else unit,
-            make_builder=packing_builder({symbols[text]: names for text, names in constants.items()}),
+            make_builder=packing_builder(
+                {symbols[text]: names for text, names in constants.items()},
+                [symbols[program.text] for program in cold],
+            ),
         )
         result = build()
         if budget is not None and not result.failed:

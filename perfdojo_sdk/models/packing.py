@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from perfdojo_sdk.codegen.packed import PackingGenerator
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.memory import rounded_up
 from perfdojo_sdk.hookspecs.types import MachineFigures, Packing, Target
@@ -20,6 +21,9 @@ from perfdojo_sdk.library.builder import KernelBuilder, MakeBuilder
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.plugins import Plugins
+
+#: Most times that a kernel uses each weight, if memory and not arithmetic takes its time.
+FEW_USES = 4
 
 
 @dataclass(frozen=True)
@@ -104,22 +108,43 @@ def constant_inputs(graphs: Sequence[Graph], seldom: Collection[str] = ()) -> di
     return {text: counted.most_common(1)[0][0] for text, counted in counts.items()}
 
 
-def packing_builder(constants: Mapping[str, Sequence[str]]) -> MakeBuilder:
+def seldom_cached(
+    programs: Iterable[Program], constants: Mapping[str, Sequence[str]], weights: int, figures: MachineFigures
+) -> list[Program]:
+    """The programs whose data no cache holds when they are called, since a model has more bytes of
+    ``weights`` than the last one holds, if they use each element of their constants, most of their data, few
+    times. ``constants``: text of a program -> its constant inputs."""
+    found, cache = [], max((level.bytes for level in figures.caches.values()), default=weights)
+    for program in programs if weights > cache else ():
+        arrays = {array: program.buffer_of[array] for array in program.interface}
+        fixed = [arrays[array] for array in constants.get(program.text, ())]
+        most = max((buffer.cells for buffer in fixed), default=0)
+        uses = max(node.instances for node in program.body)
+        if uses <= FEW_USES * most and 2 * sum(b.bytes for b in fixed) > sum(
+            b.bytes for b in arrays.values()
+        ):
+            found.append(program)
+    return found
+
+
+def packing_builder(constants: Mapping[str, Sequence[str]], cold: Collection[str] = ()) -> MakeBuilder:
     """Makes builders of kernels that offer packs. ``constants``: symbol of a kernel -> its constant
-    inputs."""
+    inputs; ``cold``: symbols of :func:`seldom_cached`."""
 
     def make(
         plugins: Plugins, target: Target, settings: Settings, figures: MachineFigures | None = None
     ) -> KernelBuilder:
-        return KernelBuilder(with_packs(BuildContext.of(plugins, target, settings, figures), constants))
+        return KernelBuilder(with_packs(BuildContext.of(plugins, target, settings, figures), constants, cold))
 
     return make
 
 
-def with_packs(context: BuildContext, constants: Mapping[str, Sequence[str]]) -> BuildContext:
-    """The context in which kernels offer packs; ``constants`` as for :func:`packing_builder`."""
+def with_packs(
+    context: BuildContext, constants: Mapping[str, Sequence[str]], cold: Collection[str] = ()
+) -> BuildContext:
+    """The context in which kernels offer packs; arguments as for :func:`packing_builder`."""
     generator = PackingGenerator(context.generator, context.rules.dialect, constants)
-    return replace(context, generator=generator, constants=constants)
+    return replace(context, generator=generator, constants=constants, cold=cold)
 
 
 def plan_packing(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Quotient, Read, map_expression
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import guarded_bounds, negative_dividends
+from perfdojo_sdk.core.geometry import guarded_bounds, lane_stride, negative_dividends
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.subscripts import MAX_DEPTH
@@ -100,6 +100,16 @@ def _stays_inside(facts: Blocks) -> Refusal | None:
     return None
 
 
+def _lanes_stay_near(facts: Blocks) -> Refusal | None:
+    """Lanes go through neighbours, also where the last block of a row has room to spare."""
+    for new, old in zip(facts.result.occurrences[facts.buffer.name], facts.occurrences, strict=True):
+        scope = new.above[-1:]
+        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
+            if lane_stride(facts.cut, new.access.subscripts, len(new.path) - 2) not in (0, 1):
+                return Refusal.of(old.statement.id, old.access, iterator=scope[0].id)
+    return None
+
+
 def _blocks_fit(facts: Blocks) -> Refusal | None:
     site, buffer = facts.site, facts.cut
     if buffer.cells > MAX_CELLS or len(buffer.dimensions) > MAX_DEPTH:
@@ -168,6 +178,14 @@ class SplitDim(Analysed[Blocks]):
             "use another size, or another location",
             _blocks_fit,
             established_by=("set_location", "reuse_dims"),
+        ),
+        Requirement(
+            "PD-T376",
+            "lanes would no longer be neighbours in memory",
+            "{access} stands in a lockstep scope that goes on from one row to the next",
+            "cut the dimension before vectorising, or into blocks that divide it",
+            _lanes_stay_near,
+            established_by=NO_MOVE,
         ),
     )
 

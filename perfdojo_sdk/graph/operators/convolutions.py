@@ -266,7 +266,8 @@ def _transposed(
         full = strides[n] * (x.shape[2 + n] - 1) + more[n] + (w.shape[2 + n] - 1) * dilations[n] + 1
         if output_shape or auto_pad in ("SAME_UPPER", "SAME_LOWER"):
             output = output_shape[n] if output_shape else x.shape[2 + n] * strides[n]
-            total = full - output  # below 0 where the stride leaves room behind the filter
+            total = full - output  # with SAME below 0 where the stride leaves room behind the filter
+            total = total if auto_pad.startswith("SAME") else max(total, 0)
             begins.append(total // 2 if auto_pad == "SAME_UPPER" else total - total // 2)
         else:
             explicit = auto_pad in ("", "NOTSET")
