@@ -22,8 +22,10 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.graph import Graph, Node, Value
 from perfdojo_sdk.graph.rows import FreeRows
 from perfdojo_sdk.graph.running import interpreted
-from perfdojo_sdk.hookspecs.types import Packing
+from perfdojo_sdk.hookspecs.types import CacheLevel, MachineFigures, Packing
+from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
+from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.measure.toolchain import find_toolchain
@@ -31,7 +33,13 @@ from perfdojo_sdk.models.free_rows import optimise_rows
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import ModelError, ModelResult, optimise
-from perfdojo_sdk.models.packing import constant_inputs, packed_values, plan_packing
+from perfdojo_sdk.models.packing import (
+    constant_inputs,
+    packed_values,
+    plan_packing,
+    seldom_cached,
+    with_packs,
+)
 from perfdojo_sdk.plugins import Plugins
 
 PRODUCT = """
@@ -149,6 +157,33 @@ def test_a_kernel_of_constants_alone_has_no_halves() -> None:
 
 
 # -- plans -----------------------------------------------------------------------------------------------
+
+
+def figures(last: int) -> MachineFigures:
+    levels = {"L1": 1 << 15, "L2": last}
+    return MachineFigures(caches={n: CacheLevel(bytes=b, read_gbs=100) for n, b in levels.items()})
+
+
+def test_weights_that_no_cache_holds_are_used_cold() -> None:
+    """Kernels that use each weight few times, in a model with more weights than the last cache holds."""
+    few, many = product(2), product(50)
+    constants = {each.text: ("w",) for each in (few, many)}
+    given = ([few, many], constants, 1 << 20)
+    assert seldom_cached(*given, figures(1 << 19)) == [few]
+    assert seldom_cached(*given, figures(1 << 20)) == []
+    assert seldom_cached([few], {}, 1 << 20, figures(1 << 19)) == []
+    assert seldom_cached(*given, MachineFigures()) == [], "of the caches nothing is known"
+
+
+def test_kernels_that_are_called_cold_are_timed_cold(linking_toy: Plugins) -> None:
+    """Their figures are kept apart from those of warm calls."""
+    few, many = (Kernel(f"k{n}", f"pd_k{n}", product(n)) for n in (3, 50))
+    context = BuildContext.of(linking_toy, linking_toy.target("toy"), Settings())
+    cold = with_packs(context, {few.symbol: ("w",)}, [few.symbol])
+    assert (cold.request(few).cold, cold.request(many).cold) == (True, None)
+    assert replace(cold.request(few), cold=None) == context.request(few)
+    assert cold.key(many).digest == context.key(many).digest
+    assert cold.key(few).digest != context.key(few).digest
 
 
 def test_equal_work_is_done_once_for_all_row_sizes() -> None:

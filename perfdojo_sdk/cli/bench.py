@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -116,7 +117,9 @@ def _bench_library(library: Path, only: str, as_json: bool) -> None:
     results = []
     for entry in entries:
         progress(f"timing {entry.name}")
-        measured = runner.run(artifact(library, manifest, entry), request)
+        final = entry.timing.final
+        as_then = replace(request, cold=True) if final is not None and final.cold else request
+        measured = runner.run(artifact(library, manifest, entry), as_then)
         if isinstance(measured, Measurement):
             plugins.measurement_recorded(target, entry.name, measured)
         results.append(compared(entry, measured))

@@ -70,7 +70,18 @@ class NestPlan:
 
 
 def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
-    """One game that plans each perfect nest by itself; none where no nest gains."""
+    """A game that plans each perfect nest by itself; none where no nest gains. A second one, if more is
+    reduced than a near cache holds, adds up rows as they stand in memory instead of columns in registers."""
+    plays, decisions = _planned(root, rules, target, by_rows=False)
+    reduced = any(float(decision.numbers.get("reduced", 1)) > 1 for decision in decisions)
+    if plays and reduced and data_bytes(root) > near_caches(target)[1]:
+        others, _ = _planned(root, rules, target, by_rows=True)
+        plays += [play for play in others if play.program != plays[0].program]
+    return plays, decisions
+
+
+def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tuple[list[Play], list[Decision]]:
+    """At most one game, and its decisions."""
     play = Play(root, rules)
     decisions: list[Decision] = []
     gained, roots = False, [node.id for node in play.program.body]
@@ -82,7 +93,7 @@ def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play],
         for node in [node for node in nests if isinstance(node, Scope)]:
             kept = play.trace
             try:
-                found = plan_nest(play, node, target)
+                found = plan_nest(play, node, target, by_rows)
                 if found is None:
                     decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
                     continue
@@ -140,8 +151,9 @@ def _between(play: Play, start: int, behind: int) -> tuple[Node, ...]:
     return body[start : len(body) - behind]
 
 
-def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
-    """The order of a nest's loops; None where it is no perfect nest or no loop gives lanes."""
+def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) -> NestPlan | None:
+    """The order of a nest's loops; None where it is no perfect nest or no loop gives lanes. ``by_rows``: rows
+    are added up as they stand in memory, if a near cache does not hold the data."""
     loops = chain(play, node.id)
     innermost = play.scope(loops[-1])
     if len(innermost.body) != 1 or not isinstance(innermost.body[0], Statement):
@@ -161,7 +173,7 @@ def plan_nest(play: Play, node: Scope, target: Target) -> NestPlan | None:
     inner = sorted(reduced, key=lambda level: -_farthest(work, (level,)))
     far = _farthest(work, reduced) * BYTES[work.statement.dtype]
     data = data_bytes(play.program)
-    near = data <= near_caches(target)[1] or far < PAGE
+    near = data <= near_caches(target)[1] or (far < PAGE and not by_rows)
     numbers = {
         "lanes": work.sizes[lane],
         "reduced": prod(work.sizes[level] for level in reduced),
