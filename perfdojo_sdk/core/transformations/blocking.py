@@ -7,11 +7,9 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, Expression, Quotient, Read, map_expression
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import guarded_bounds, lane_stride, negative_dividends
+from perfdojo_sdk.core.geometry import guarded_bounds, negative_dividends
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
-from perfdojo_sdk.core.subscripts import MAX_DEPTH
-from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -21,16 +19,16 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import refuse_violation
 from perfdojo_sdk.core.transformations.storage import (
     LAYOUT_AGREED,
     STAGING,
     BufferDimension,
     first_use,
     materialised,
+    refuse_lanes_apart,
+    refuse_unfit,
     temporaries,
 )
-from perfdojo_sdk.core.validate import location_violations
 
 
 @frozen
@@ -102,24 +100,13 @@ def _stays_inside(facts: Blocks) -> Refusal | None:
 
 def _lanes_stay_near(facts: Blocks) -> Refusal | None:
     """Lanes go through neighbours, also where the last block of a row has room to spare."""
-    for new, old in zip(facts.result.occurrences[facts.buffer.name], facts.occurrences, strict=True):
-        scope = new.above[-1:]
-        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
-            if lane_stride(facts.cut, new.access.subscripts, len(new.path) - 2) not in (0, 1):
-                return Refusal.of(old.statement.id, old.access, iterator=scope[0].id)
-    return None
+    made = facts.result.occurrences[facts.buffer.name]
+    pairs = ((old, new.access) for old, new in zip(facts.occurrences, made, strict=True))
+    return refuse_lanes_apart(facts.site, facts.cut, pairs)
 
 
 def _blocks_fit(facts: Blocks) -> Refusal | None:
-    site, buffer = facts.site, facts.cut
-    if buffer.cells > MAX_CELLS or len(buffer.dimensions) > MAX_DEPTH:
-        what = f"a buffer has at most {MAX_CELLS} elements in {MAX_DEPTH} dimensions"
-        return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
-    program = facts.result
-    violation = next(
-        location_violations(program, buffer, program.occurrences[buffer.name], site.dialect), None
-    )
-    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
+    return refuse_unfit(facts.site, facts.cut, facts.result)
 
 
 class SplitDim(Analysed[Blocks]):

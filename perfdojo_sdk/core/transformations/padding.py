@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.storage import Buffer, Dimension
-from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -20,16 +17,16 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.scopes import refuse_violation
 from perfdojo_sdk.core.transformations.storage import (
     LAYOUT_AGREED,
     STAGING,
     BufferDimension,
     first_use,
     materialised,
+    refuse_lanes_apart,
+    refuse_unfit,
     temporaries,
 )
-from perfdojo_sdk.core.validate import location_violations
 
 
 @frozen
@@ -65,21 +62,11 @@ def _grows(facts: Padding) -> Refusal | None:
 
 
 def _lanes_stay_near(facts: Padding) -> Refusal | None:
-    for o in facts.occurrences:
-        scope = o.above[-1:]
-        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
-            if lane_stride(facts.padded, o.access.subscripts, len(o.path) - 2) not in (0, 1):
-                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
-    return None
+    return refuse_lanes_apart(facts.site, facts.padded, ((o, o.access) for o in facts.occurrences))
 
 
 def _padding_fits(facts: Padding) -> Refusal | None:
-    site, buffer = facts.site, facts.padded
-    if prod(buffer.shape) > MAX_CELLS:
-        what = f"a buffer has at most {MAX_CELLS} elements"
-        return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
-    violation = next(location_violations(site.program, buffer, facts.occurrences, site.dialect), None)
-    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
+    return refuse_unfit(facts.site, facts.padded, facts.site.program)
 
 
 class PadDim(Analysed[Padding]):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from math import prod
 from typing import Self
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
@@ -13,6 +14,8 @@ from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
+from perfdojo_sdk.core.subscripts import MAX_DEPTH
+from perfdojo_sdk.core.text import MAX_CELLS
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -54,6 +57,29 @@ LAYOUT_AGREED = (
     "stage it into a buffer of the kernel's own first",
     _not_interface,
 )
+
+
+def refuse_lanes_apart(
+    site: Site, buffer: Buffer, accesses: Iterable[tuple[Occurrence, Access]]
+) -> Refusal | None:
+    """Refuse where lanes would no longer go through neighbours. ``accesses``: each as it is, and as it will
+    be in the new ``buffer``."""
+    for o, access in accesses:
+        scope = o.above[-1:]
+        if scope and site.dialect.is_lockstep(scope[0].suffix):
+            if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
+                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
+    return None
+
+
+def refuse_unfit(site: Site, buffer: Buffer, program: Program) -> Refusal | None:
+    """Refuse a new ``buffer`` that is too large, or that its location does not allow in ``program``."""
+    if prod(buffer.shape) > MAX_CELLS or len(buffer.dimensions) > MAX_DEPTH:
+        what = f"a buffer has at most {MAX_CELLS} elements in {MAX_DEPTH} dimensions"
+        return Refusal.of(first_use(site), arrays=buffer.arrays, what=what)
+    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
+    violation = next(found, None)
+    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
 
 
 def first_use(site: Site) -> str:
@@ -214,13 +240,8 @@ def _exchange(access: Access, k: int) -> Access:
 
 
 def _lanes_stay_neighbours(facts: Exchange) -> Refusal | None:
-    for o in facts.occurrences:
-        scope = o.above[-1:]
-        if scope and facts.site.dialect.is_lockstep(scope[0].suffix):
-            access = _exchange(o.access, facts.k)
-            if lane_stride(facts.exchanged, access.subscripts, len(o.path) - 2) not in (0, 1):
-                return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
-    return None
+    accesses = ((o, _exchange(o.access, facts.k)) for o in facts.occurrences)
+    return refuse_lanes_apart(facts.site, facts.exchanged, accesses)
 
 
 class ReorderDims(Analysed[Exchange]):
@@ -310,10 +331,7 @@ def _moves(facts: Relocation) -> Refusal | None:
 
 
 def _location_fits(facts: Relocation) -> Refusal | None:
-    site, program, buffer = facts.site, facts.site.program, facts.moved
-    found = location_violations(program, buffer, program.occurrences[buffer.name], site.dialect)
-    violation = next(found, None)
-    return refuse_violation(site, violation, violation.node or first_use(site)) if violation else None
+    return refuse_unfit(facts.site, facts.moved, facts.site.program)
 
 
 class SetLocation(Analysed[Relocation]):

@@ -185,18 +185,24 @@ def _pad_by_rows(play: Play, root: str, image: str, depth: int) -> str:
     if len(makers) != 2:
         return ""
     border, inside = makers
-    kept, target = play.trace, inside.leaves[0].statement.target
-    before = next((s.constant for s in target.subscripts if depth in s.levels), 0)
-    rows = border.id
-    if 0 < before < border.size:
-        rows = play.split_range(rows, before)[1]
-    if play.scope(rows).size > inside.size:
-        rows = play.split_range(rows, inside.size)[0]
-        play.may("reorder_statements", rows)
+    kept, rows = play.trace, _beside(play, border, inside, depth)
     if play.may("join_scopes", rows) is None:
         play.trace = kept
         return ""
     return _border_alone(play, rows)
+
+
+def _beside(play: Play, border: Scope, inside: Scope, level: int) -> str:
+    """The part of a border's loop that goes over what the inside's loop writes, right in front of that; both
+    stand in ``level`` loops."""
+    part, target = border.id, inside.leaves[0].statement.target
+    before = next((s.constant for s in target.subscripts if level in s.levels), 0)
+    if 0 < before < border.size:
+        part = play.split_range(part, before)[1]
+    if play.scope(part).size > inside.size:
+        part = play.split_range(part, inside.size)[0]
+        play.may("reorder_statements", part)
+    return part
 
 
 def _border_alone(play: Play, rows: str) -> str:
@@ -204,14 +210,8 @@ def _border_alone(play: Play, rows: str) -> str:
     border, inside = play.scope(rows).body
     if not isinstance(border, Scope) or not isinstance(inside, Scope):
         return ""
-    kept, columns, level = play.trace, border.id, len(play.around(border.id))
-    target = inside.leaves[0].statement.target
-    before = next((s.constant for s in target.subscripts if level in s.levels), 0)
-    if 0 < before < border.size:
-        columns = play.split_range(columns, before)[1]
-    if play.scope(columns).size > inside.size:
-        columns = play.split_range(columns, inside.size)[0]
-        play.may("reorder_statements", columns)
+    kept = play.trace
+    columns = _beside(play, border, inside, len(play.around(border.id)))
     if play.may("drop_overwritten", columns) is None:
         play.trace = kept
     return inside.id
