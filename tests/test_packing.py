@@ -260,6 +260,17 @@ def test_a_model_packs_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> No
     assert made == [1]
 
 
+def test_kernels_that_are_called_cold_pack_nothing(
+    linking_toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pack would be read from memory as the weights are, and times of cold calls would hold the packing."""
+    monkeypatch.setattr("perfdojo_sdk.models.optimise.seldom_cached", lambda programs, *_: list(programs))
+    made = optimise(linking_toy, linking_toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False)
+    entries = json.loads((made.directory / "library" / "manifest.json").read_text())["kernels"]
+    assert [entry["packing"] for entry in entries] == [None] * len(entries)
+    assert right(perfdojo_sdk.load_model(made.directory)(X))
+
+
 def test_the_manifest_says_what_is_packed(model: Model, built: Path) -> None:
     packed = model.manifest.packed
     assert packed is not None and packed.bytes == 3 * 128 and packed.values == {"w": 0}

@@ -208,6 +208,7 @@ def optimise(
         weights = sum(array.nbytes for array in graph.constants.values())
         figures = plugins.machine_figures(target)
         cold = seldom_cached([k.program for k in kernels], constants, weights, figures)
+        constants = {t: names for t, names in constants.items() if all(t != p.text for p in cold)}
 
         def unit(found: Sequence[Found]) -> packaging.Unit:
             nonlocal pack

@@ -113,7 +113,10 @@ def seldom_cached(
 ) -> list[Program]:
     """The programs whose data no cache holds when they are called, since a model has more bytes of
     ``weights`` than the last one holds, if they use each element of their constants, most of their data, few
-    times. ``constants``: text of a program -> its constant inputs."""
+    times. ``constants``: text of a program -> its constant inputs.
+
+    Other layouts gain them nothing, so they need no pack: a pack would be used once, from memory as well.
+    """
     found, cache = [], max((level.bytes for level in figures.caches.values()), default=weights)
     for program in programs if weights > cache else ():
         arrays = {array: program.buffer_of[array] for array in program.interface}

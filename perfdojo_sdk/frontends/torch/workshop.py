@@ -27,7 +27,7 @@ from perfdojo_sdk.models.cache import CacheError, KernelCache
 from perfdojo_sdk.models.fusion import fused
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import plan_for
-from perfdojo_sdk.models.packing import with_packs
+from perfdojo_sdk.models.packing import seldom_cached, with_packs
 from perfdojo_sdk.plugins import load_plugins
 
 #: Time for the timed calls of one program, and the most of them: a user waits for these kernels.
@@ -76,7 +76,7 @@ class Workshop:
     ) -> dict[str, DojoError]:
         """Have a kernel for each program; those that cannot be had, by text, with the reason. ``constants``:
         text of a program -> inputs that seldom change, for which its kernel offers a pack."""
-        given = {p.text: tuple(constants.get(p.text, ())) if self.packs else () for p in programs}
+        given = {p.text: self._given(p, constants.get(p.text, ())) for p in programs}
 
         def is_missing(program: Program) -> bool:
             ready = (program.text, given[program.text]) in self.libraries
@@ -102,6 +102,13 @@ class Workshop:
         for program in filter(is_missing, wanted):  # kept, or built by another process
             self._have(program, given[program.text], worth)
         return {p.text: self.failures[p.text] for p in programs if p.text in self.failures}
+
+    def _given(self, program: Program, constants: Sequence[str]) -> tuple[str, ...]:
+        """The constants of a program for which its kernel may offer a pack."""
+        weights = sum(program.buffer_of[array].bytes for array in constants)
+        figures = self.builder.context.figures
+        large = seldom_cached([program], {program.text: constants}, weights, figures)
+        return tuple(constants) if self.packs and not large else ()
 
     def _have(self, program: Program, constants: tuple[str, ...], worth_of_proofs: float) -> None:
         """Have the kernel of a program, from the cache or built now, or the reason why not."""
@@ -142,7 +149,7 @@ class Workshop:
 
     def kernel(self, program: Program, constants: Sequence[str] = ()) -> tuple[Library, KernelEntry]:
         """A kernel that is there: its library and the entry of the manifest."""
-        given = tuple(constants) if self.packs else ()
+        given = self._given(program, constants)
         library = self.libraries[program.text, given]
         return library, library[kernel_name(program, given)].only.entry
 
