@@ -328,7 +328,7 @@ def test_the_views_know_every_field_of_a_node() -> None:
     assert fields == {
         Statement: {"target", "value", "accumulate", "dtype", "id", "guard"},
         Scope: {"size", "body", "suffix", "id"},
-        Buffer: {"name", "dtype", "dimensions", "location", "arrays", "values"},
+        Buffer: {"name", "dtype", "dimensions", "location", "arrays", "values", "file"},
         Dimension: {"size", "suffix"},
     }
 

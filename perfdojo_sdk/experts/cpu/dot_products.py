@@ -39,7 +39,7 @@ class Dots:
     width: int
     """Lanes of a vector."""
     bytes: int
-    """Those of the matrix."""
+    """Bytes of the matrix."""
 
 
 def find_dots(program: Program, root: Scope, target: Target) -> Dots | None:
