@@ -21,7 +21,7 @@ from perfdojo_sdk.graph.operators.quantisation import widened
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.graph.writer import parsed
-from perfdojo_sdk.models import optimise as building
+from perfdojo_sdk.models import whole_checks
 from perfdojo_sdk.plugins import load_plugins
 
 Array = np.ndarray[Any, Any]
@@ -214,12 +214,12 @@ def test_each_kernel_is_judged_beside_what_it_replaces(monkeypatch: pytest.Monke
     graph = residual()
     beside, pairs = side_by_side(graph, BYTES)
     assert len(pairs) == 3 and len(beside.outputs) == 6
-    (said,) = building._requantised(graph, BYTES, lambda graph: interpreted)
+    (said,) = whole_checks.requantised(graph, BYTES, lambda graph: interpreted)
     assert "of 200 integers, 0 are one step apart" in said
     wrapped = integer_kernel.wrapped
     monkeypatch.setattr(integer_kernel, "wrapped", lambda data: wrapped(data + 2000))
     with pytest.raises(VerificationError, match="an integer kernel differs"):
-        building._requantised(graph, BYTES, lambda graph: interpreted)
+        whole_checks.requantised(graph, BYTES, lambda graph: interpreted)
 
 
 def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:

@@ -24,6 +24,7 @@ from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models import optimise as building
+from perfdojo_sdk.models import whole_checks
 from perfdojo_sdk.models.model import Model, base_of
 from perfdojo_sdk.models.optimise import kernels_of
 from perfdojo_sdk.models.tensors import read_tensors, write_tensors
@@ -265,7 +266,7 @@ def test_a_wrong_package_is_found(built: Path) -> None:
     wrong = model.manifest.model_copy(update={"offsets": offsets, "symbol": ""})
     library = perfdojo_sdk.load_library(built / "library")
     with pytest.raises(DojoError, match="overlap|differs"):
-        building.checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
+        whole_checks.checked(graph, graph, Model(built, wrong, library, read_tensors_of(model)))
 
 
 # -- weights -------------------------------------------------------------------------------------------
@@ -473,12 +474,12 @@ class Plain:
 
 
 def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "MOST_INTERPRETED", 0)
+    monkeypatch.setattr(whole_checks, "MOST_INTERPRETED", 0)
     graph = lower(network()).graph
     assert graph is not None
 
     def checked(plain: Plain) -> str:
-        return building.checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
+        return whole_checks.checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
 
     assert checked(Plain()) == "agrees with the model as it was given, node by node in plain code"
     assert "ran longer" in checked(Plain(slow=True))

@@ -137,10 +137,11 @@ def command(
     from perfdojo_sdk.models.budget import Budget
     from perfdojo_sdk.models.free_rows import optimise_rows
     from perfdojo_sdk.models.model import load_model
-    from perfdojo_sdk.models.optimise import optimise, refused_by, runs_of
+    from perfdojo_sdk.models.optimise import optimise, refused_by
     from perfdojo_sdk.models.peers import require_peer
     from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.models.shortening import error_of, read_samples, reference_of, shortened
+    from perfdojo_sdk.models.whole_checks import runs_of
     from perfdojo_sdk.plugins import load_plugins
     from perfdojo_sdk.search.strategies import AUTO
 

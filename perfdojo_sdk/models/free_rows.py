@@ -35,8 +35,6 @@ from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import (
     ModelError,
     ModelResult,
-    checked,
-    compare,
     kernels_of,
     manifest_of,
     packed_entry,
@@ -59,6 +57,7 @@ from perfdojo_sdk.models.packing import (
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.racing import drawn
 from perfdojo_sdk.models.tensors import places, write_tensors
+from perfdojo_sdk.models.whole_checks import checked, compare
 from perfdojo_sdk.plugins import Plugins
 
 

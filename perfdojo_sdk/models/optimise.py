@@ -15,31 +15,26 @@ from pathlib import Path
 from time import perf_counter
 from types import MappingProxyType
 
-import numpy as np
-
 import perfdojo_sdk
 from perfdojo_sdk.codegen import packaging
-from perfdojo_sdk.core.errors import DojoError, VerificationError
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.game import write_atomically
 from perfdojo_sdk.graph.folding import Fold, folded
-from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
-from perfdojo_sdk.graph.integer_kernel import Unit
-from perfdojo_sdk.graph.integers import REQUANTISATION, side_by_side, unit_of, with_integer_sums
+from perfdojo_sdk.graph.graph import Foreign, Graph, Node
+from perfdojo_sdk.graph.integers import REQUANTISATION, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
-from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
 from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
-from perfdojo_sdk.library.arrays import ArgumentValueError
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
-from perfdojo_sdk.library.loader import Library, load_library
+from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.budget import Budget
@@ -77,26 +72,18 @@ from perfdojo_sdk.models.packing import (
     seldom_cached,
 )
 from perfdojo_sdk.models.panels import panel_widths, with_panels
-from perfdojo_sdk.models.peers import Opened
 from perfdojo_sdk.models.policy import KERNELS_ONLY, Policy
 from perfdojo_sdk.models.racing import (
     Offers,
     Race,
-    close,
-    drawn,
     raced,
     timed_models,
     timed_part,
     with_offers,
 )
 from perfdojo_sdk.models.tensors import places, write_tensors
+from perfdojo_sdk.models.whole_checks import checked, requantised, runs_of
 from perfdojo_sdk.plugins import Plugins
-from perfdojo_sdk.verify.smaller_games import statement_instances
-
-#: Most statement instances of a model that the interpreter runs, to compare results with it.
-MOST_INTERPRETED = 300_000
-#: Most statement instances of a model that plain code runs, for the same purpose.
-MOST_COMPILED = 10**11
 
 
 class ModelError(DojoError):
@@ -257,7 +244,7 @@ def optimise(
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
     checks = checked(graph, whole, model, plain, meant)
     if whole is not given and groups is not None:
-        checks = (*checks, *_requantised(without_duplicates(given), groups, runs_of(plugins, target)))
+        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target)))
     seconds = {
         "kernels": built - begin,
         "package": written - built,
@@ -512,126 +499,3 @@ def file_sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
-
-
-# -- the whole model -------------------------------------------------------------------------------
-
-
-class _Recorded(Opened):
-    """A part that keeps what it was given last, and what it gave: random numbers are others each time."""
-
-    def __init__(self, part: Opened) -> None:
-        self.part = part
-        self.inputs: list[Array] = []
-        self.outputs: list[Array] = []
-
-    def __call__(self, inputs: Sequence[Array], outputs: Sequence[Array], threads: int) -> None:
-        self.part(inputs, outputs, threads)
-        self.inputs, self.outputs = [a.copy() for a in inputs], [a.copy() for a in outputs]
-
-    def replayed(self, inputs: Sequence[Array], exact: bool) -> list[Array]:
-        """The outputs, if the inputs are those that were recorded."""
-        compare("its kernels, at what goes to a peer,", self.inputs, inputs, exact)
-        return self.outputs
-
-
-def checked(
-    graph: Graph,
-    given: Graph,
-    model: Model,
-    plain: Callable[[], CompiledKernels] | None = None,
-    meant: str = "the model as it was given",
-) -> tuple[str, ...]:
-    """Checks of the package as a whole, whose kernels are those of ``graph``, which was made of the graph
-    that was ``given``; each kernel was verified by itself. ``plain``: compiles programs as they stand, for
-    models that are too large for the interpreter. ``meant``: words for ``given``."""
-    recorded = {name: _Recorded(part) for name, part in model.parts.items()}
-    model = model.with_parts(recorded) if recorded else model
-
-    def replayed(exact: bool) -> RunPart:
-        return lambda part, inputs: recorded[part.name].replayed(inputs, exact)
-
-    inputs = drawn(graph.inputs, 0)
-    try:
-        found = model.run(inputs)
-    except ArgumentValueError:  # an index beyond its array: zero is none
-        whole = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in inputs.items()}
-        inputs, found = whole, model.run(whole)
-    checks = []
-    if graph.nodes:
-        by_library = _by_library(load_library(model.directory / LIBRARY))
-        alone = run_graph(graph, inputs, by_library, replayed(exact=True))
-        compare("its kernels called one by one", found, alone, exact=True)
-        checks.append("gives the bits of its kernels called one by one, with memory of their own")
-    instances = sum(statement_instances(n.program) for n in given.nodes)
-    if instances <= MOST_INTERPRETED:
-        expected = run_graph(given, inputs, interpreted, replayed(exact=False))
-        compare("the interpreter", found, expected, exact=False)
-        checks.append(f"agrees with the interpreter on {meant}")
-    elif plain is not None and instances <= MOST_COMPILED:
-        try:
-            execute = plain()
-            execute.prepare(given.programs)
-            expected = run_graph(given, inputs, execute, replayed(exact=False))
-        except Refused as refused:
-            checks.append(f"was not compared with plain code of each node: {refused.what}")
-        else:
-            compare("plain code of each node", found, expected, exact=False)
-            checks.append(f"agrees with {meant}, node by node in plain code")
-    elif plain is not None:
-        what = f"{instances:.2g} statement instances are more than {MOST_COMPILED:.0e}"
-        checks.append(f"was not compared with {meant}: {what}")
-    return tuple(checks)
-
-
-def _requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
-    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
-    beside, pairs = side_by_side(given, unit)
-    instances = sum(statement_instances(n.program) for n in beside.nodes)
-    if instances > MOST_COMPILED:
-        return ("has integer kernels that were not compared with those of floats: the model is too large",)
-    execute = prepare(beside)
-    found = run_graph(beside, drawn(beside.inputs, 0), execute)
-    steps, elements = 0, 0
-    for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
-        what = f"the floats that it stands for, in {pair.where or pair.before}"
-        if before.dtype.kind == "f":
-            compare(what, [after], [before], exact=False)
-            continue
-        apart = np.abs(after.astype(np.int64) - before.astype(np.int64))
-        if apart.max(initial=0) > (0 if pair.exact else 1):
-            raise VerificationError("PD-O014", f"an integer kernel differs from {what}")
-        steps, elements = steps + int(np.count_nonzero(apart)), elements + apart.size
-    return (
-        f"has integer kernels that agree with those of floats on the same inputs: of {elements} integers,"
-        f" {steps} are one step apart",
-    )
-
-
-def runs_of(plugins: Plugins, target: Target) -> Callable[[Graph], Execute]:
-    """Makes a way to run a graph as it stands: the interpreter, or plain code if the graph is large."""
-
-    def prepare(graph: Graph) -> Execute:
-        if sum(statement_instances(n.program) for n in graph.nodes) <= MOST_INTERPRETED:
-            return interpreted
-        compiled = CompiledKernels.of(plugins, target.name)
-        compiled.prepare(graph.programs)
-        return compiled
-
-    return prepare
-
-
-def _by_library(library: Library) -> Execute:
-    """An executor by verified kernels."""
-
-    def execute(program: Program, inputs: Sequence[Array]) -> list[Array]:
-        made = library[kernel_name(program)](*inputs)
-        return list(made) if isinstance(made, tuple) else [made]
-
-    return execute
-
-
-def compare(what: str, found: Sequence[Array], expected: Sequence[Array], exact: bool) -> None:
-    for k, (one, other) in enumerate(zip(found, expected, strict=True)):
-        if not (one.tobytes() == other.tobytes() if exact else close(one, other)):
-            raise VerificationError("PD-O014", f"output {k} of the model differs from {what}")
