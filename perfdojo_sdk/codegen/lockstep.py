@@ -96,8 +96,12 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     moves = one.moves(statement.target)
     target = program.buffer_of[statement.target.array]
     itself = any(program.buffer_of[read.array] is target for read in statement.reads)
-    plain = not guard and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
+    steps = [lane_stride(program.buffer_of[r.array], r.subscripts, level) for r in statement.reads]
+    gathers = any(step not in (0, 1) for step in steps)
+    plain = not guard and not gathers and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
     fits = width > 1 and not any(form.quotients for form in guard) and one.is_vector(statement)
+    # Lanes that gather are written one by one, so those of them that are active have to be known.
+    fits = fits and not (gathers and guard)
     if not fits or (count > width and (itself or (guard and not moves))):
         _lane_by_lane(emitter, statement, count, level, point)
     elif moves or statement.accumulate:
@@ -512,6 +516,8 @@ class Lanes:
         registers = self.emitter.registers.get(self.emitter.program.buffer_of[access.array].name)
         if registers:
             return self._named(registers, variable(registers, self._start(access))[0])
+        if lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 1:
+            return self._gather(access, dtype)
         place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
         if self.partial and kind == "f32v":
             return f"pd_load_first_{kind}({place}, {self.count})"
@@ -519,6 +525,13 @@ class Lanes:
             kind = self.made(carrier(dtype))
             return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
         return f"pd_load_{kind}({place})"
+
+    def _gather(self, access: Access, dtype: str) -> str:
+        """A vector of elements that lie anywhere; lanes that are not active read nothing."""
+        first = self.base.constants[self.level]
+        cells = [self.emitter.cell(access, self.base.at(self.level, first + k)) for k in range(self.count)]
+        bits = ".bits" if dtype in ROUNDED_DTYPES else ""
+        return f"(pd_{self.made(carrier(dtype))}){{{', '.join([f'{cell}{bits}' for cell in cells])}}}"
 
     def _named(self, registers: Registers, name: str) -> str:
         """A variable as a vector of this statement's kind: a whole register of f32 may be one of two."""

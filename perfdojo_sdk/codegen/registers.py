@@ -44,6 +44,8 @@ def assign(
     lanes = [(o, level) for o in occurrences if (level := lane_level(program, o, dialect)) is not None]
     moving = [(o, level) for o, level in lanes if lane_stride(buffer, o.access.subscripts, level)]
     most, width = dialect.lanes.get(buffer.dtype, 0), 1
+    if any(_gathers(program, buffer, o, level, dialect) for o, level in moving):
+        return None  # its cells are read from lanes of other numbers
     if moving:
         found = {_lanes_at(program, o, l, dialect) for o, l in moving}
         if buffer.dtype in ROUNDED_DTYPES and (0 in found or len(moving) < len(occurrences)):
@@ -75,6 +77,12 @@ def lane_level(program: Program, occurrence: Occurrence, dialect: Dialect) -> in
     if scopes and scopes[-1].size > 1 and dialect.is_lockstep(scopes[-1].suffix):
         return len(scopes) - 1
     return None
+
+
+def _gathers(program: Program, buffer: Buffer, o: Occurrence, level: int, dialect: Dialect) -> bool:
+    """True if lanes read cells that are no neighbours."""
+    suffix = dialect.suffixes.get(program.ancestors(o.path)[level].suffix)
+    return bool(suffix and suffix.gathers) and lane_stride(buffer, o.access.subscripts, level) != 1
 
 
 def _tile(program: Program, occurrence: Occurrence, level: int, dialect: Dialect) -> tuple[int, int] | None:

@@ -59,6 +59,10 @@ class ScopeSuffix:
     """The iterations are the lanes of an instruction, each of which adds up a group: the scope inside. If
     later moves make it another nest, it is written out."""
 
+    gathers: bool = False
+    """Lockstep: what lanes read may lie anywhere, at places that run-time indices choose too; what they write
+    are neighbours."""
+
     unit: bool = False
     """Lockstep: a unit of the machine takes the scope and those around it as they are. Cells of neighbouring
     lanes may be any distance apart; with other sizes the code is another one."""
@@ -67,6 +71,10 @@ class ScopeSuffix:
     def known(self) -> bool:
         """True if the iterator is known where code is emitted, so that it may choose among named cells."""
         return self.unrolled or self.around_groups or self.order == "lockstep"
+
+    def neighbours(self, writes: bool) -> bool:
+        """True if lanes have to write neighbouring cells, or else to read them."""
+        return not self.unit and (writes or not self.gathers)
 
     @property
     def most_products(self) -> int:
@@ -149,6 +157,7 @@ CORE_SUFFIXES = {
         ),
         ScopeSuffix("p", "parallel", "iterations run on threads"),
         ScopeSuffix("v", "lockstep", "iterations are lanes of one vector instruction"),
+        ScopeSuffix("a", "lockstep", "as v, and each lane reads from an address of its own", gathers=True),
         ScopeSuffix("g", "parallel", "iterations are blocks of a grid"),
         ScopeSuffix("b", "parallel", "iterations are threads of a block"),
         ScopeSuffix("w", "parallel", "iterations are threads of a warp"),

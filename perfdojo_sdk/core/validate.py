@@ -355,7 +355,9 @@ def _lockstep(program: Program, scope: Scope, level: int, dialect: Dialect) -> I
     if any(level in q.levels for i in index_values(statement.value) for q, _ in i.index.quotients):
         what = f"lanes of {scope.head} cannot count by // or %"
         yield Violation("PD-P015", what, statement.id)
-    for access in (*statement.reads, statement.target) if not dialect.suffixes[scope.suffix].unit else ():
+    suffix = dialect.suffixes[scope.suffix]
+    reads = statement.reads if suffix.neighbours(writes=False) else ()
+    for access in (*reads, statement.target) if suffix.neighbours(writes=True) else ():
         if lane_stride(program.buffer_of[access.array], access.subscripts, level) not in (0, 1):
             yield Violation(
                 "PD-P015",

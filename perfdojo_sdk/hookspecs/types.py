@@ -144,6 +144,8 @@ class SuffixFile(Strict):
     unit: bool = False
     """Lockstep: a unit takes the scope and those around it as they are. Cells of neighbouring lanes may be
     any distance apart, where else it is one or none; a smaller kernel that is verified keeps these sizes."""
+    gathers: bool = False
+    """Lockstep: what lanes read may lie anywhere; what they write are neighbours."""
 
     @model_validator(mode="after")
     def _in_order(self) -> SuffixFile:
@@ -151,13 +153,15 @@ class SuffixFile(Strict):
             raise ValueError("a suffix with groups has to be lockstep")
         if self.unit and self.order != "lockstep":
             raise ValueError("the suffix of a unit has to be lockstep")
+        if self.gathers and self.order != "lockstep":
+            raise ValueError("a suffix of lanes that gather has to be lockstep")
         if self.around_groups and self.order != "sequential":
             raise ValueError("a suffix around groups has to be sequential")
         return self
 
     def suffix(self, name: str) -> ScopeSuffix:
         groups = tuple(row.group for row in self.groups)
-        more = {"around_groups": self.around_groups, "unit": self.unit}
+        more = {"around_groups": self.around_groups, "unit": self.unit, "gathers": self.gathers}
         return ScopeSuffix(name, self.order, self.doc, self.unrolled, groups=groups, **more)
 
 

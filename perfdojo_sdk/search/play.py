@@ -98,7 +98,12 @@ class Play:
     @property
     def lanes(self) -> str:
         """The suffix that makes iterations lanes of a vector."""
-        return self._suffix(lambda s: s.order == "lockstep")
+        return self._suffix(lambda s: s.order == "lockstep" and not s.gathers)
+
+    @property
+    def gathering_lanes(self) -> str:
+        """The suffix that makes iterations lanes of a vector, each of which reads from an address of its own."""
+        return self._suffix(lambda s: s.gathers)
 
     @property
     def written_out(self) -> str:

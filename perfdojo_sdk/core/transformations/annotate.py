@@ -179,10 +179,11 @@ def _enough_lanes(facts: Mapped) -> Refusal | None:
 
 
 def _neighbours(facts: Mapped) -> Refusal | None:
-    if not facts.lanes or facts.suffix.unit:
+    if not facts.lanes or not facts.suffix.neighbours(writes=True):
         return None
     statement, site = facts.only, facts.site
-    for access in (*statement.reads, statement.target):
+    reads = statement.reads if facts.suffix.neighbours(writes=False) else ()
+    for access in (*reads, statement.target):
         stride = lane_stride(site.program.buffer_of[access.array], access.subscripts, site.level)
         if stride not in (0, 1):
             words = "an uneven number of" if stride is None else stride

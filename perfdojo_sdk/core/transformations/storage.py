@@ -67,6 +67,8 @@ def refuse_lanes_apart(
     for o, access in accesses:
         scope = o.above[-1:]
         if scope and site.dialect.is_lockstep(scope[0].suffix):
+            if not site.dialect.suffixes[scope[0].suffix].neighbours(o.writes):
+                continue
             if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
                 return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
     return None

@@ -1,6 +1,7 @@
 """Any perfect nest: which loop gets the lanes, in which order the others stand, what stays in registers.
 
-The lanes go to a loop along which every array has neighbours or one element. A reduction over other loops
+The lanes go to a loop along which every array has neighbours or one element; if there is none, to one along
+which neighbours are written, and each lane reads from an address of its own. A reduction over other loops
 than that one keeps vectors of partial results: in registers, if what it reads of each row fills pages and
 caches well; else it adds a few rows at a time to results in the first cache, so that memory is read in order.
 """
@@ -67,6 +68,8 @@ class NestPlan:
     """Level of the loop of a scan; -1: it is none."""
     in_step: int = 0
     """Rows of a scan that go in step."""
+    gathers: bool = False
+    """True if each lane reads from an address of its own."""
 
 
 def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
@@ -84,7 +87,7 @@ def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tupl
     """At most one game, and its decisions."""
     play = Play(root, rules)
     decisions: list[Decision] = []
-    gained, roots = False, [node.id for node in play.program.body]
+    gained, gathers, roots = False, False, [node.id for node in play.program.body]
     for number, identifier in enumerate(roots):
         behind = len(roots) - number - 1
         start = len(play.program.body) - behind - 1
@@ -98,7 +101,7 @@ def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tupl
                     decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
                     continue
                 play_nest(play, node, found, target)
-                gained = True
+                gained, gathers = True, gathers or found.gathers
                 decisions.append(found.decision)
             except MoveError as error:
                 play.trace = kept
@@ -109,7 +112,7 @@ def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tupl
         return [], decisions
     contract(play)
     transpose(play, outermost=True)
-    use_lanes(play)
+    use_lanes(play, gathers)
     write_out(play, target.capabilities.vector_registers)
     for node in [node for node in play.program.body if isinstance(node, Scope)]:
         speed = data_bytes(root) / max(seconds_to_move(data_bytes(root), target), 1e-12)
@@ -165,7 +168,9 @@ def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) ->
         return _plan_transpose(work, node, lanes)
     if work.kind is Kind.SCAN:
         return _plan_scan(work, node)
-    lane = _lane(work, lanes)
+    lane, gathers = _lane(work, lanes), False
+    if lane is None and play.gathering_lanes:
+        lane, gathers = _gathering_lane(work, lanes), True
     if lane is None or any(lane in f.levels for f in work.statement.guard):
         return None
     reduced = tuple(level for level in work.reduced if level != lane)
@@ -181,15 +186,17 @@ def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) ->
         "bytes": data,
         "uses of each element": max(work.reuse.values()),
     }
-    why = f"along {{{lane}}} every array has neighbours or one element"
+    what = "neighbours are written" if gathers else "every array has neighbours or one element"
+    why = f"along {{{lane}}} {what}"
     if reduced:
         way = (
             "results stay in registers" if near else f"{ROWS} rows at a time are added to results in a cache"
         )
     else:
         way = "one pass"
-    decision = Decision("order loops", node.id, f"lanes along {{{lane}}}, {way}", why, numbers)
-    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision)
+    choice = f"lanes along {{{lane}}}{', which gather' if gathers else ''}, {way}"
+    decision = Decision("order loops", node.id, choice, why, numbers)
+    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision, gathers=gathers)
 
 
 def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
@@ -248,6 +255,12 @@ def _lane(work: Work, lanes: int) -> int | None:
         key=lambda level: (min(work.sizes[level], lanes), level),
         default=None,
     )
+
+
+def _gathering_lane(work: Work, lanes: int) -> int | None:
+    """The longest loop through neighbours of what is written that fills vectors."""
+    fits = [l for l, size in enumerate(work.sizes) if size >= lanes > 1 and work.strides[0][l] == 1]
+    return max(fits, key=lambda level: work.sizes[level], default=None)
 
 
 def _farthest(work: Work, reduced: tuple[int, ...]) -> int:

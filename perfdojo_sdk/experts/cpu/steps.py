@@ -97,10 +97,11 @@ def use_groups(play: Play) -> None:
                 play.trace = kept
 
 
-def use_lanes(play: Play) -> None:
-    """Make vectors of the innermost scopes where possible."""
+def use_lanes(play: Play, gathering: bool = False) -> None:
+    """Make vectors of the innermost scopes where possible; ``gathering``: of elements that lie anywhere, too."""
     for scope in play.innermost():
-        play.annotate(scope.id, play.lanes)
+        if not play.annotate(scope.id, play.lanes) and gathering:
+            play.annotate(scope.id, play.gathering_lanes)
 
 
 def write_out(play: Play, copies: int, outermost: bool = False) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Value
-from perfdojo_sdk.graph.operators.movement import MOST_NESTS
+from perfdojo_sdk.graph.operators.combinations import MOST_NESTS
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import affine
 from perfdojo_sdk.graph.writer import Writer, computed_in, levels

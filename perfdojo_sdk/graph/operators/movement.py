@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
+from collections.abc import Sequence
 from math import prod
-from typing import TypeAlias
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
+from perfdojo_sdk.graph.operators.combinations import MOST_ROWS, Taps, along
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import affine, axis_of, broadcast
-from perfdojo_sdk.graph.writer import Writer, is_float, levels, number
+from perfdojo_sdk.graph.writer import Writer, levels
 
-#: Most arrays of one kernel's interface, and most nests of one kernel that picks elements.
-MOST_ARRAYS, MOST_NESTS = 32, 1000
-#: Most elements along an axis whose places, and most places, that are looked at one by one.
-MOST_ROWS, MOST_TAPS = 2**16, 2**20
-FEW_ROWS = 2**12
-
-Taps: TypeAlias = tuple[tuple[int, float], ...]
-"""The elements along an axis that an element of the result is made of, with their weights."""
+#: Most arrays of one kernel's interface.
+MOST_ARRAYS = 32
 
 
 def transpose(b: Builder, x: Value, order: Sequence[int]) -> Value:
@@ -199,106 +191,6 @@ def _padded(place: int, size: int, mode: str) -> int:
     period = max(2 * (size - 1), 1)
     place %= period
     return min(place, period - place) if size > 1 else 0
-
-
-# -- combinations of elements along one axis -------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Run:
-    """Elements of the result in equal steps, made in one way of elements that are in equal steps, too."""
-
-    start: int
-    step: int
-    count: int
-    taps: Taps
-    """Taps of the first element."""
-    moves: int
-    """Step of the taps' places."""
-
-
-def along(b: Builder, name: str, x: Value, axis: int, rows: Sequence[Taps], fill: float = 0.0) -> Value:
-    """Each element along an axis as a weighted sum of elements of ``x``; of none, it is ``fill``.
-
-    Rows that repeat in equal steps become one nest: a scaled image, its edges, a padding.
-    """
-    size = x.shape[axis]
-    for taps in rows:
-        if any(not 0 <= place < size for place, _ in taps):
-            raise Malformed(f"an element outside of axis {axis} of {x.text}")
-    if list(rows) == [((n, 1.0),) for n in range(size)]:
-        return x
-    runs = _best_runs(rows)
-    if len(runs) > MOST_NESTS:
-        what = f"{name} of {x.text} along axis {axis} takes {len(runs)} nests"
-        raise Refused(Reason.SIZE, what, f"a kernel has at most {MOST_NESTS}")
-    shape = (*x.shape[:axis], len(rows), *x.shape[axis + 1 :])
-    k = Writer(b, name)
-    a, y, names = k.read(x), k.write(shape, x.dtype), levels(x.rank)
-    for run in runs:
-        target = [*names]
-        target[axis] = affine((names[axis], run.step), run.start)
-        sizes = [*shape]
-        sizes[axis] = run.count
-        plain = len(run.taps) == 1 and run.taps[0][1] == 1.0
-        terms = []
-        for place, weight in run.taps:
-            source = [*names]
-            source[axis] = affine((names[axis], run.moves), place)
-            terms.append(a(source) if plain else _weighted(a.load(source), weight, x.dtype))
-        if not terms:
-            text = y.number(fill)
-        else:
-            text = terms[0] if plain else y.store(" + ".join(terms))
-        k.nest(sizes, f"{y(target)} = {text}")
-    return k.done()[0]
-
-
-def _weighted(text: str, weight: float, dtype: str) -> str:
-    if not is_float(dtype):
-        raise Refused(Reason.DTYPE, f"weights for elements of {dtype}")
-    return text if weight == 1.0 else f"{number(weight, 'f64')} * {text}"
-
-
-def _best_runs(rows: Sequence[Taps]) -> list[_Run]:
-    """The fewest runs that a period of 1 to 32 gives; the first few enough, if there are many rows."""
-    best = _runs(rows, 1, MOST_NESTS + 1)  # one more is too many in any case
-    for period in range(2, min(32, max(len(rows), 1)) + 1):
-        if len(rows) > FEW_ROWS and len(best) <= 2 * period:
-            break
-        found = _runs(rows, period, len(best))
-        best = found if len(found) < len(best) else best
-    return best
-
-
-def _runs(rows: Sequence[Taps], period: int, most: int) -> list[_Run]:
-    """The runs of a period; of more than ``most`` only so many."""
-    chains = (_chain(rows, first, period) for first in range(min(period, len(rows))))
-    return list(islice(chain.from_iterable(chains), most))
-
-
-def _chain(rows: Sequence[Taps], first: int, period: int) -> Iterator[_Run]:
-    at = first
-    while at < len(rows):
-        taps, count = rows[at], 1
-        moves = _moved(taps, rows[at + period]) if at + period < len(rows) else 0
-        while moves is not None and at + count * period < len(rows):
-            here = tuple((place + count * moves, weight) for place, weight in taps)
-            if rows[at + count * period] != here:
-                break
-            count += 1
-        yield _Run(at, period if count > 1 else 0, count, taps, (moves or 0) if count > 1 else 0)
-        at += count * period
-
-
-def _moved(one: Taps, other: Taps) -> int | None:
-    """The distance of the second row's places from those of the first; None if it is no move of it."""
-    if len(one) != len(other):
-        return None
-    if not one:
-        return 0
-    distance = other[0][0] - one[0][0]
-    return distance if all(b == (p + distance, w) for (p, w), b in zip(one, other, strict=True)) else None
 
 
 def gather_known(b: Builder, x: Value, axis: int, indices: Sequence[int], shape: Shape) -> Value:

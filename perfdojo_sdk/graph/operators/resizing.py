@@ -11,7 +11,7 @@ from math import ceil, floor
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
-from perfdojo_sdk.graph.operators.movement import MOST_ROWS, MOST_TAPS, Taps, along
+from perfdojo_sdk.graph.operators.combinations import MOST_ROWS, MOST_TAPS, Taps, along
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.writer import is_float
 

@@ -10,7 +10,7 @@ import numpy as np
 from perfdojo_sdk.frontends.torch.call import Call, Row, pointwise
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import convolutions, pooling, windows
-from perfdojo_sdk.graph.operators.movement import Taps, along
+from perfdojo_sdk.graph.operators.combinations import Taps, along
 from perfdojo_sdk.graph.refusals import Reason, Refused
 
 
