@@ -292,6 +292,40 @@ FAMILIES: dict[str, dict[str, Case]] = {
             ),
             (f(1, 4, 3, 3),),
         ),
+        "resized to any size": (
+            lambda x, v: (
+                F.interpolate(x, size=(29, 11), mode="bilinear"),
+                F.interpolate(x, size=(4, 31), mode="nearest-exact"),
+                F.interpolate(x, size=(17, 5), mode="nearest"),
+                F.interpolate(x, size=(9, 11), mode="bicubic"),
+                F.interpolate(x, scale_factor=1.7, mode="bicubic", align_corners=True),
+                F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True),
+                F.interpolate(x, size=(11, 3), mode="bicubic", antialias=True),
+                F.interpolate(v, size=(5, 13, 4), mode="nearest-exact"),
+                F.interpolate(x[0], size=13, mode="nearest-exact"),
+                F.adaptive_avg_pool2d(F.interpolate(x, size=(26, 4), mode="nearest"), (17, 4)),
+            ),
+            (f(1, 2, 5, 7), f(1, 2, 2, 3, 3)),
+        ),
+        **{
+            f"at a grid, {padding}, corners {corners}": (
+                lambda x, g, v, h, padding=padding, corners=corners: (
+                    *[
+                        F.grid_sample(x, 1.3 * g, mode, padding, corners)
+                        for mode in ("bilinear", "nearest", "bicubic")
+                    ],
+                    F.grid_sample(v, h, "bilinear", padding, corners),
+                    aten.grid_sampler_2d(x, g, 2, 0, corners),
+                    aten.grid_sampler_3d(v, h, 1, 2, corners),
+                    F.grid_sample(
+                        x, F.affine_grid(h.view(2, 2, 3), (2, 3, 5, 6), corners), "bilinear", padding, corners
+                    ),
+                ),
+                (f(2, 3, 4, 5), f(2, 3, 6, 2), f(1, 2, 3, 4, 5), f(1, 2, 2, 1, 3)),
+            )
+            for padding in ("zeros", "border", "reflection")
+            for corners in (True, False)
+        },
         "columns": (
             lambda x, c: (F.unfold(x, 2, padding=1), F.fold(c, (4, 3), 2)),
             (f(1, 2, 4, 3), f(1, 8, 6)),

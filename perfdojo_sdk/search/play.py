@@ -102,7 +102,7 @@ class Play:
 
     @property
     def gathering_lanes(self) -> str:
-        """The suffix that makes iterations lanes of a vector, each of which reads from an address of its own."""
+        """The suffix of lanes that read from an address of their own each."""
         return self._suffix(lambda s: s.gathers)
 
     @property

@@ -98,7 +98,10 @@ def use_groups(play: Play) -> None:
 
 
 def use_lanes(play: Play, gathering: bool = False) -> None:
-    """Make vectors of the innermost scopes where possible; ``gathering``: of elements that lie anywhere, too."""
+    """Make vectors of the innermost scopes where possible.
+
+    ``gathering``: of elements that lie anywhere, too.
+    """
     for scope in play.innermost():
         if not play.annotate(scope.id, play.lanes) and gathering:
             play.annotate(scope.id, play.gathering_lanes)

@@ -57,6 +57,12 @@ def _row(k: int, size: int, result: int, scale: float, how: Resizing, region: tu
         return ()
     if how.mode == "nearest":
         return ((min(max(_nearest(at, how.nearest), 0), size - 1), 1.0),)
+    return weighted(at, size, scale, how)
+
+
+def weighted(at: float, size: int, scale: float, how: Resizing) -> Taps:
+    """The neighbours of a place among ``size`` elements, with their weights. ``scale``: an image that shrinks
+    has wider kernels, if it is smoothed."""
     if how.mode not in ("linear", "cubic"):
         raise Malformed(f"interpolation by {ascii(how.mode)[:40]}")
     shrunk = min(scale, 1.0) if how.antialias else 1.0

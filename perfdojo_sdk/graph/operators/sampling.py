@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import ceil, prod
 
 from perfdojo_sdk.graph.builder import Builder
@@ -90,9 +91,12 @@ def _reflected(place: str, low: float, high: float) -> str:
 # -- grids -----------------------------------------------------------------------------------------
 
 
-def grid_sample(b: Builder, x: Value, grid: Value, mode: str, padding: str, corners: bool) -> Value:
+def grid_sample(
+    b: Builder, x: Value, grid: Value, mode: str, padding: str, corners: bool, moved_inside: bool = True
+) -> Value:
     """``x`` at the places of a grid, whose coordinates from -1 to 1 name the image's innermost dimension
-    first; ``corners``: -1 and 1 are the middles of the outermost elements, not their edges."""
+    first; ``corners``: -1 and 1 are the middles of the outermost elements, not their edges. ``moved_inside``:
+    a padding other than zeros moves places inside of the image before their neighbours are found, too."""
     spatial = _spatial(x)
     if mode not in _NEIGHBOURS or padding not in PADDINGS:
         raise Malformed(f"GridSample by {ascii(mode)[:40]} with padding {ascii(padding)[:40]}")
@@ -100,27 +104,29 @@ def grid_sample(b: Builder, x: Value, grid: Value, mode: str, padding: str, corn
         raise Malformed(f"a grid {grid.text} for {x.text}")
     if not is_float(grid.dtype) or (mode != "nearest" and not is_float(x.dtype)):
         raise Malformed(f"a grid of {grid.dtype} for {x.dtype} by {mode}")
-    found = _grid_neighbours(b, grid, spatial, mode, padding, corners)
-    shape = (*x.shape[:2], *grid.shape[1:-1])
+    points, size = grid.shape[1:-1], prod(spatial)
+    if size > 2**31 - 1:
+        raise Refused(Reason.SIZE, f"a grid for {x.text}")
+    index, weight = _grid_taps(b, grid, spatial, mode, padding, corners, moved_inside)
     k = Writer(b, "grid_sample")
-    a, y, names = k.read(x), k.write(shape, x.dtype), levels(len(shape))
-    place = [names[0], *names[2:]]
-    count = len(_NEIGHBOURS[mode])
-    taps = levels(len(spatial), len(shape)) if count > 1 else ["0"] * len(spatial)
-    indices, weights = _texts(k, found, [[*place, tap] for tap in taps])
-    element = a([*names[:2], *(_at(i, size) for i, size in zip(indices, spatial, strict=True))])
-    there = _all(inside(i) for i in indices)
+    a = k.read(b.view(x, (*x.shape[:2], size)))
+    i, w = (k.read(b.view(each, (each.shape[0], x.shape[0], prod(points)))) for each in (index, weight))
+    shape, names = (*x.shape[:2], prod(points)), levels(3)
+    y = k.write(shape, x.dtype)
+    tap = 0 if mode == "nearest" else "{3}"
+    here = [tap, names[0], names[2]]
+    there, element = inside(i(here)), a([*names[:2], _at(i(here), size)])
     if mode == "nearest":
         k.nest(shape, f"{y(names)} = select({there}, {element}, 0)")
-        return k.done()[0]
-    kind = computed_in(x.dtype)
-    total = k.local(shape, kind)
-    factor = converted(" * ".join(weights), computed_in(grid.dtype), kind)
-    loaded = converted(element, x.dtype, kind)
-    term = f"select({there}, {factor} * {loaded}, 0)"
-    k.nest(shape, f"{total(names)} = 0", ([count] * len(taps), f"{total(names)} += {term}"))
-    k.nest(shape, f"{y(names)} = {y.store(total(names))}")
-    return k.done()[0]
+    else:
+        kind = computed_in(x.dtype)
+        total = y if kind == x.dtype else k.local(shape, kind)
+        factor = converted(w(here), computed_in(grid.dtype), kind)
+        term = f"select({there}, {factor} * {converted(element, x.dtype, kind)}, 0)"
+        k.nest(shape, f"{total(names)} = 0", ([index.shape[0]], f"{total(names)} += {term}"))
+        if total is not y:
+            k.nest(shape, f"{y(names)} = {y.store(total(names))}")
+    return b.view(k.done()[0], (*x.shape[:2], *points))
 
 
 def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool) -> Value:
@@ -165,13 +171,15 @@ def _all(conditions: Iterable[str]) -> str:
     return text
 
 
-def _grid_neighbours(
-    b: Builder, grid: Value, spatial: Shape, mode: str, padding: str, corners: bool
-) -> list[Neighbours]:
-    k = Writer(b, "grid_neighbours")
+def _grid_taps(
+    b: Builder, grid: Value, spatial: Shape, mode: str, padding: str, corners: bool, moved_inside: bool
+) -> tuple[Value, Value]:
+    """Of each neighbour of each place of a grid, the number of its element in the image, -1 outside, and its
+    weight: arrays of [neighbours, batches, places...]."""
+    k = Writer(b, "grid_taps")
     a, points = k.read(grid), grid.shape[:-1]
     names, kind = levels(len(points)), computed_in(grid.dtype)
-    distances = _NEIGHBOURS[mode]
+    found: list[list[tuple[str, str]]] = []
     for n, size in enumerate(spatial):
         given = a.load([*names, len(spatial) - 1 - n])
         low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
@@ -179,21 +187,31 @@ def _grid_neighbours(
         text = f"({given} + 1) / 2 * {size - 1}" if corners else f"(({given} + 1) * {size} - 1) / 2"
         k.nest(points, f"{place(names)} = {f'round({text})' if mode == 'nearest' else text}")
         here = place(names)
-        if padding == "border":
+        if padding == "border" and moved_inside:
             beyond = f"or({here} < {low}, {here} > {high})"
             k.nest(points, f"{here} = select({beyond}, min(max({here}, 0), {size - 1}), {here})")
-        elif padding == "reflection":
+        elif padding == "reflection" and moved_inside:
             k.nest(points, f"{here} = {_reflected(here, low, high)}")
         k.nest(points, f"{start(names)} = {here if mode == 'nearest' else f'floor({here})'}")
-        index = k.write((*points, len(distances)), "i32")
-        weight = k.write((*points, len(distances)), kind)
-        texts = _weights(mode, f"({here} - {start(names)})")
-        for t, (distance, text) in enumerate(zip(distances, texts, strict=True)):
+        found.append([])
+        weights = _weights(mode, f"({here} - {start(names)})")
+        for distance, text in zip(_NEIGHBOURS[mode], weights, strict=True):
+            index, weight = k.local(points, "i32"), k.local(points, kind)
             neighbour = _moved(start(names), distance)
-            k.nest(points, f"{index([*names, t])} = {_padded(neighbour, size, padding, low, high)}")
-            k.nest(points, f"{weight([*names, t])} = {text}")
+            k.nest(points, f"{index(names)} = {_padded(neighbour, size, padding, low, high)}")
+            k.nest(points, f"{weight(names)} = {text}")
+            found[n].append((index(names), weight(names)))
+    taps = list(product(*found))
+    number_of, factor = k.write((len(taps), *points), "i32"), k.write((len(taps), *points), kind)
+    for t, tap in enumerate(taps):
+        flat = tap[0][0]
+        for (each, _), size in zip(tap[1:], spatial[1:], strict=True):
+            flat = f"({flat} * {size} + {each})"
+        there = _all(inside(each) for each, _ in tap)
+        k.nest(points, f"{number_of([t, *names])} = select({there}, {flat}, -1)")
+        k.nest(points, f"{factor([t, *names])} = {' * '.join(weight for _, weight in tap)}")
     made = k.done()
-    return [Neighbours(made[2 * n], made[2 * n + 1]) for n in range(len(spatial))]
+    return made[0], made[1]
 
 
 def _moved(text: str, distance: int) -> str:

@@ -11,6 +11,7 @@ from perfdojo_sdk.frontends.torch.call import Row
 from perfdojo_sdk.frontends.torch.rows import (
     contractions,
     elementwise,
+    images,
     losses,
     movement,
     recurrent,
@@ -22,6 +23,7 @@ ROWS: Mapping[str, Row] = {
     **elementwise.ROWS,
     **contractions.ROWS,
     **windows.ROWS,
+    **images.ROWS,
     **reductions.ROWS,
     **losses.ROWS,
     **movement.ROWS,

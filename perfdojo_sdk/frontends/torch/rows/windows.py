@@ -1,11 +1,9 @@
-"""Convolutions, pooling and resizing."""
+"""Convolutions and pooling."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import floor, prod
-
-import numpy as np
+from math import prod
 
 from perfdojo_sdk.frontends.torch.call import Call, Row, pointwise
 from perfdojo_sdk.graph.graph import Value
@@ -143,54 +141,7 @@ def _window(first: int, last: int) -> Taps:
     return tuple((place, 1 / (last - first)) for place in range(first, last))
 
 
-# -- resizing --------------------------------------------------------------------------------------
-
-
-def _nearest(c: Call) -> Value:
-    x = _image(c)
-    for n, (count, ratio) in enumerate(_resized(c, x)):
-        size = x.shape[2 + n]
-        step = np.float32(ratio)
-        rows: list[Taps] = [((min(floor(np.float32(i) * step), size - 1), 1.0),) for i in range(count)]
-        x = along(c.b, "resize", x, 2 + n, rows)
-    return x
-
-
-def _linear(c: Call) -> Value:
-    x, corners = _image(c), c.flag("align_corners")
-    if x.shape == c.shape:  # whatever the factors are, PyTorch copies
-        return x
-    for n, (count, ratio) in enumerate(_resized(c, x)):
-        size = x.shape[2 + n]
-        rows: list[Taps] = []
-        for i in range(count):
-            if corners:
-                place = i * (size - 1) / (count - 1) if count > 1 else 0.0
-            else:
-                place = max((i + 0.5) * ratio - 0.5, 0.0)
-            first = min(floor(place), size - 1)
-            weight = place - first
-            taps = [(first, 1 - weight), (min(first + 1, size - 1), weight)]
-            rows.append(tuple((p, w) for p, w in taps if w) if taps[0][0] != taps[1][0] else ((first, 1.0),))
-        x = along(c.b, "resize", x, 2 + n, rows)
-    return x
-
-
-def _image(c: Call) -> Value:
-    return c["input"] if c.has("input") else c["self"]
-
-
-def _resized(c: Call, x: Value) -> list[tuple[int, float]]:
-    """For each dimension of the image, the size of the result, and the distance of its elements."""
-    factors = c.arguments.get("scale_factors")
-    if factors is None:
-        names = ("scales_d", "scales_h", "scales_w")[-(x.rank - 2) :] if x.rank > 3 else ("scales",)
-        factors = [c.arguments.get(name) for name in names]
-    found = []
-    for n, (size, count) in enumerate(zip(x.shape[2:], c.shape[2:], strict=True)):
-        factor = factors[n] if n < len(factors) else None
-        found.append((count, 1 / factor if factor else size / count))
-    return found
+# -- columns -----------------------------------------------------------------------------------------
 
 
 def _unfolded(c: Call) -> Value:
@@ -218,8 +169,6 @@ ROWS: Mapping[str, Row] = {
     **{f"avg_pool{rank}d": _average_pool(rank) for rank in (1, 2, 3)},
     **{f"adaptive_avg_pool{rank}d": _adaptive(rank, False) for rank in (1, 2, 3)},
     **{f"adaptive_max_pool{rank}d": _adaptive(rank, True) for rank in (1, 2, 3)},
-    **{f"upsample_nearest{rank}d": _nearest for rank in (1, 2, 3)},
-    **{f"upsample_{name}": _linear for name in ("linear1d", "bilinear2d", "trilinear3d")},
     "im2col": _unfolded,
     "col2im": _folded,
 }
