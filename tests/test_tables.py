@@ -25,7 +25,9 @@ from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.game import read_saved
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
+from perfdojo_sdk.measure.emulated_runner import EmulatedRunner
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
@@ -81,6 +83,23 @@ def test_the_interpreter_and_c_know_the_elements() -> None:
     assert isinstance(run, Measurement) and run.outputs is not None, run
     for name, values in expected().items():
         assert np.array_equal(np.array(found[name], np.float32).reshape(values.shape), values)
+        assert np.array_equal(run.outputs[name], values)
+
+
+@pytest.mark.parametrize("target_name", ["cuda_gh200", "hip_mi300a"])
+@pytest.mark.parametrize("statement", ["4 16 y", "4:g 16:b y"], ids=["one thread", "many"])
+def test_gpus_know_the_elements(target_name: str, statement: str) -> None:
+    """Run on the processor, every access watched."""
+    plugins = load_plugins()
+    target = plugins.target(target_name)
+    program = parse(TEXT.replace("4 16 y", statement), target.dialect)
+    source = plugins.code_generator(target).generate(program, "pd_k")
+    runner = EmulatedRunner(int(target.capabilities.options["warp"]))
+    artifact = runner.compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    run = runner.run(artifact, RunRequest(inputs={"x": X, "k": K}))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    for name, values in expected().items():
         assert np.array_equal(run.outputs[name], values)
 
 

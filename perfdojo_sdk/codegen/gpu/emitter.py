@@ -80,7 +80,7 @@ class GpuEmitter(GpuWriter):
         code = "\n".join([self._comment(), self._include_lines(), space, *kernels, self._host()])
         return KernelSource(
             self.symbol,
-            self._specs(self.program.inputs),
+            self._specs(self.program.given),
             self._specs(self.program.outputs),
             code,
             self.language,
@@ -117,6 +117,9 @@ class GpuEmitter(GpuWriter):
         dynamic = dynamic_bytes(self.mapped, self.placed, launch)
         if dynamic:
             f.line("PD_DYNAMIC();")
+        for table in self.program.tables:
+            if table in node.arrays:
+                self._table(self.program.buffer_of[table])
         at = 0
         for placed in mine:
             self._declare(placed, at if dynamic else None)

@@ -22,16 +22,15 @@ class HostPart(CEmitter, ABC):
     placed: Mapping[str, Placed]
     workspace: int
     index: str
-    keeps_tables = False
 
     @abstractmethod
     def _arrays(self, launch: Launch) -> Sequence[Placed]:
         """The arguments of a launch's kernel."""
 
     def _host(self) -> str:
-        arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.inputs]
+        arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.given]
         arrays += [f"{self._type(a)} *{c_name(a)}" for a in self.program.outputs]
-        names = [c_name(a) for a in (*self.program.inputs, *self.program.outputs)]
+        names = [c_name(a) for a in (*self.program.given, *self.program.outputs)]
         self.function = Function(())
         f = self.function
         f.line("char *const pd_base = (char *)workspace;")
@@ -39,7 +38,7 @@ class HostPart(CEmitter, ABC):
             f.line(f"if (workspace_bytes < {self.workspace}u)")
             f.line("    return 1;")
         f.line("(void)pd_base, (void)workspace_bytes, (void)threads, (void)stream;")
-        for name in self.program.inputs:
+        for name in self.program.given:
             if not self.program.occurrences[name]:
                 f.line(f"(void){c_name(name)};")
         f.line("PD_BEGIN_CALL();")

@@ -33,7 +33,7 @@ from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Occurrence, Path, Program
 from perfdojo_sdk.core.storage import Buffer
 
-Kind: TypeAlias = Literal["array", "memory", "shared", "local", "uniform", "tile"]
+Kind: TypeAlias = Literal["array", "memory", "table", "shared", "local", "uniform", "tile"]
 
 SHARED, OWN, UNIFORM, ASYNC = "shared", "own", "uniform", "async"
 
@@ -105,6 +105,7 @@ class Placed:
         where = {
             "array": "the caller's",
             "memory": "memory",
+            "table": "constants of the kernel",
             "shared": "shared memory",
             "local": "registers of each thread" if self.digits else "registers of one thread",
             "uniform": "registers, the same in each thread",
@@ -118,7 +119,9 @@ def place(mapped: ProgramMap) -> tuple[Mapping[str, Placed], int]:
     program = mapped.program
     found: dict[str, Placed] = {}
     for buffer in program.buffers:
-        if buffer.name in program.interface:
+        if buffer.values is not None:
+            found[buffer.name] = Placed(buffer, "table")
+        elif buffer.name in program.interface:
             found[buffer.name] = Placed(buffer, "array")
         elif program.occurrences[buffer.name]:
             found[buffer.name] = _wish(mapped, buffer)
