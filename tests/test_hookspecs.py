@@ -116,11 +116,12 @@ def test_a_target_file_is_strict() -> None:
     [
         ({"name": "best"}, "stands for whichever target"),
         ({"name": "My chip"}, "should match pattern"),
-        ({"suffixes": ["z"]}, "there is no scope suffix 'z'; known: b, g, p, t, u, v, w, or describe it"),
+        ({"suffixes": ["z"]}, "there is no scope suffix 'z'; known: a, b, g, p, t, u, v, w, or describe it"),
         ({"locations": ["heep"]}, "there is no location 'heep'; did you mean heap?"),
         ({"extra_suffixes": {"u": {"doc": "", "order": "parallel"}}}, "'u' means the same for every target"),
         ({"extra_suffixes": {"r p": {"doc": "", "order": "parallel"}}}, "should match pattern"),
         ({"extra_suffixes": {"r": {"doc": "", "order": "parallel", "unit": True}}}, "has to be lockstep"),
+        ({"extra_suffixes": {"r": {"doc": "", "order": "parallel", "gathers": True}}}, "has to be lockstep"),
         ({"extra_locations": {"heap": {"doc": ""}}}, "'heap' means the same for every target"),
         ({"extra_locations": {"near": {"doc": "", "max_bytes": 0}}}, "greater than or equal to 1"),
         ({"lanes": {"f23": 4}}, "there is no dtype 'f23'; did you mean f32?"),

@@ -174,7 +174,7 @@ def _all(conditions: Iterable[str]) -> str:
 def _grid_taps(
     b: Builder, grid: Value, spatial: Shape, mode: str, padding: str, corners: bool, moved_inside: bool
 ) -> tuple[Value, Value]:
-    """Of each neighbour of each place of a grid, the number of its element in the image, -1 outside, and its
+    """The neighbours of each place of a grid: the number of its element in the image, -1 outside, and its
     weight: arrays of [neighbours, batches, places...]."""
     k = Writer(b, "grid_taps")
     a, points = k.read(grid), grid.shape[:-1]

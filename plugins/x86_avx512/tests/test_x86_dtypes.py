@@ -22,6 +22,7 @@ from perfdojo_sdk.core.dtypes import (
     DTYPES,
     FLOAT_DTYPES,
     INTEGER_DTYPES,
+    UNCOMPUTED_DTYPES,
     converts,
     integer_bounds,
     wrap,
@@ -80,8 +81,8 @@ class Case:
         self.outputs.append(name)
         return name
 
-    def lanes(self, dtype: str, value: str, count: int) -> None:
-        self.lines.append(f"{count}:v {self.result(dtype, count)}[{{0}}] = {value}")
+    def lanes(self, dtype: str, value: str, count: int, suffix: str = "v") -> None:
+        self.lines.append(f"{count}:{suffix} {self.result(dtype, count)}[{{0}}] = {value}")
 
     @property
     def text(self) -> str:
@@ -172,6 +173,22 @@ def test_operations_on_floats(target: str) -> None:
     for dtype in ("f16", "bf16"):
         a, b = case.read("a", dtype), case.read("b", dtype)
         case.lanes(dtype, f"({a} * {b} + {a}) * {b} - {b}", 8)
+    case.check(target)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_lanes_gather_every_dtype(target: str) -> None:
+    case = Case()
+    for dtype in INTERFACE:
+        for count in counts(target, dtype):
+            step = (CELLS - 1) // (count - 1)
+            chosen = case.read("a", dtype, f"clamp({case.read('k', 'i32')}, 0, {CELLS - 1})")
+            for value in (case.read("a", dtype, f"{{0}}*{step}"), case.read("a", dtype, "79-{0}"), chosen):
+                case.lanes(dtype, value, count, "a")
+            far = case.read("a", dtype, f"clamp({case.read('k', 'i64')} + 3*{{0}}, 2, {CELLS - 1})-2")
+            if dtype not in UNCOMPUTED_DTYPES:
+                far = f"select({case.read('c', 'bool')}, {far}, {chosen})"
+            case.lanes(dtype, far, count, "a")
     case.check(target)
 
 

@@ -54,7 +54,7 @@ def _cubic_rows(c: Call, size: int, count: int, ratio: float) -> list[Taps]:
 
 
 def _smooth(mode: str) -> Row:
-    """With a kernel that is as wide as the step, where an image shrinks."""
+    """The row of a mode whose kernel is as wide as the step, where an image shrinks."""
     how = Resizing(mode, cubic=-0.5, exclude_outside=True, antialias=True)
 
     def rows(c: Call, size: int, count: int, ratio: float) -> list[Taps]:
