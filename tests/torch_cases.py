@@ -315,6 +315,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
                         for mode in ("bilinear", "nearest", "bicubic")
                     ],
                     F.grid_sample(v, h, "bilinear", padding, corners),
+                    F.grid_sample(torch.cat((x, x, x), 1), 1.3 * g, "bilinear", padding, corners),
                     aten.grid_sampler_2d(x, g, 2, 0, corners),
                     aten.grid_sampler_3d(v, h, 1, 2, corners),
                     F.grid_sample(

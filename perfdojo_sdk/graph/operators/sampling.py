@@ -15,6 +15,7 @@ from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.operators.gathers import checked
+from perfdojo_sdk.graph.operators.movement import transpose
 from perfdojo_sdk.graph.operators.windows import Axis
 from perfdojo_sdk.graph.operators.windows import axes as window_axes
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
@@ -26,6 +27,8 @@ _NEIGHBOURS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
 PADDINGS = ("zeros", "border", "reflection")
 #: The parameter of the cubic interpolation.
 _CUBIC = -0.75
+#: Channels from which on an image is read by rows of them.
+MANY_CHANNELS = 8
 #: Most dimensions of an image beside batches and channels.
 MOST_SPATIAL = 4
 
@@ -108,14 +111,21 @@ def grid_sample(
     if size > 2**31 - 1:
         raise Refused(Reason.SIZE, f"a grid for {x.text}")
     index, weight = _grid_taps(b, grid, spatial, mode, padding, corners, moved_inside)
+    batches, channels, taps = *x.shape[:2], index.shape[0]
+    image = b.view(x, (batches, channels, size))
+    # Neighbours lie together as rows of channels; turning the image and the result costs two copies.
+    rows = channels >= MANY_CHANNELS and taps > 1 and taps * prod(points) >= 2 * size
+    if rows:
+        image = transpose(b, image, (0, 2, 1))
     k = Writer(b, "grid_sample")
-    a = k.read(b.view(x, (*x.shape[:2], size)))
-    i, w = (k.read(b.view(each, (each.shape[0], x.shape[0], prod(points)))) for each in (index, weight))
-    shape, names = (*x.shape[:2], prod(points)), levels(3)
+    a, names = k.read(image), levels(3)
+    i, w = (k.read(b.view(each, (taps, batches, prod(points)))) for each in (index, weight))
+    shape = (batches, prod(points), channels) if rows else (batches, channels, prod(points))
+    point, channel = names[1:] if rows else reversed(names[1:])
     y = k.write(shape, x.dtype)
-    tap = 0 if mode == "nearest" else "{3}"
-    here = [tap, names[0], names[2]]
-    there, element = inside(i(here)), a([*names[:2], _at(i(here), size)])
+    here = [0 if mode == "nearest" else "{3}", names[0], point]
+    at = _at(i(here), size)
+    there, element = inside(i(here)), a([names[0], at, channel] if rows else [names[0], channel, at])
     if mode == "nearest":
         k.nest(shape, f"{y(names)} = select({there}, {element}, 0)")
     else:
@@ -123,10 +133,11 @@ def grid_sample(
         total = y if kind == x.dtype else k.local(shape, kind)
         factor = converted(w(here), computed_in(grid.dtype), kind)
         term = f"select({there}, {factor} * {converted(element, x.dtype, kind)}, 0)"
-        k.nest(shape, f"{total(names)} = 0", ([index.shape[0]], f"{total(names)} += {term}"))
+        k.nest(shape, f"{total(names)} = 0", ([taps], f"{total(names)} += {term}"))
         if total is not y:
             k.nest(shape, f"{y(names)} = {y.store(total(names))}")
-    return b.view(k.done()[0], (*x.shape[:2], *points))
+    made = k.done()[0]
+    return b.view(transpose(b, made, (0, 2, 1)) if rows else made, (batches, channels, *points))
 
 
 def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool) -> Value:
