@@ -1,0 +1,18 @@
+"""Images of a size that is no multiple of theirs, by cubes."""
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return F.interpolate(x, size=(100, 120), mode="bicubic", align_corners=True)
+
+
+def get_inputs():
+    return [torch.randn(4, 32, 64, 64)]
+
+
+def get_init_inputs():
+    return []
