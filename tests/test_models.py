@@ -519,3 +519,11 @@ def test_explain_plan_prints_a_verdict_for_each_array(
     onnx.save(network("rows"), tmp_path / "open.onnx")
     assert cli("explain-plan", "open.onnx", "--input", "x=f32[5,6]", plugins="toy").code == 0
     clear(cli("explain-plan", str(tmp_path), plugins="toy"), 1, "PD-O010")
+    [name, *_] = shown.data["kernels"]
+    assert f"  {name}\n" in text.out and "explains the plan of one of 1 kernel:" in text.out
+    untold = cli("explain-plan", "m.onnx", "--kernel", name, plugins="toy")
+    clear(untold, 3, "PD-G016")
+    clear(cli("explain-plan", "m.onnx", "--kernel", "relu", plugins="toy"), 5, "PD-O063")
+    for words in (("--constant", "w"), ("--kernel", name, "--constant", "w")):
+        refused = cli("explain-plan", "m.onnx", *words, plugins="toy")
+        assert refused.code == 2 and "--constant is for programs" in refused.err

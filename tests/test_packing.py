@@ -16,7 +16,7 @@ import pytest
 
 import perfdojo_sdk
 from perfdojo_sdk.cli.optimize import _text as said
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, NothingFoundError
 from perfdojo_sdk.core.packing import packed_halves
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.graph import Graph, Node, Value
@@ -32,6 +32,7 @@ from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.models.free_rows import optimise_rows
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.one_kernel import constants_of_file, kernel_of_graphs, kernel_of_package
 from perfdojo_sdk.models.optimise import ModelError, ModelResult, optimise
 from perfdojo_sdk.models.packing import (
     constant_inputs,
@@ -264,7 +265,7 @@ def test_kernels_that_are_called_cold_pack_nothing(
     linking_toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pack would be read from memory as the weights are, and times of cold calls would hold the packing."""
-    monkeypatch.setattr("perfdojo_sdk.models.optimise.seldom_cached", lambda programs, *_: list(programs))
+    monkeypatch.setattr("perfdojo_sdk.models.packing.seldom_cached", lambda programs, *_: list(programs))
     made = optimise(linking_toy, linking_toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False)
     entries = json.loads((made.directory / "library" / "manifest.json").read_text())["kernels"]
     assert [entry["packing"] for entry in entries] == [None] * len(entries)
@@ -557,3 +558,30 @@ def test_what_is_compiled_can_be_told_to_pack_again() -> None:
         assert torch.equal(ours(x), torch.relu(x))
         repack(ours)
         assert torch.equal(ours(x), torch.relu(x))
+
+
+def test_the_package_and_the_graph_name_the_same_constants(built: Path, linking_toy: Plugins) -> None:
+    name = kernel_name(product(3))
+    target = linking_toy.target("toy")
+    of_graph = kernel_of_graphs(linking_toy, target, [graph(3)], name)
+    assert of_graph == kernel_of_package(linking_toy, built, name)
+    assert (of_graph.program, of_graph.constants) == (product(3), ("w",))
+    double = kernel_of_package(linking_toy, built, kernel_name(parse(DOUBLE)))
+    assert double.constants == (), "all of it is done once, so that its plan is for calls that read v anew"
+    for place in (f"programs/{name}.dojo", f"traces/{name}.json"):
+        assert constants_of_file(linking_toy, built / "library" / place, product(3)) == ("w",)
+    shutil.copy(built / "library" / "programs" / f"{name}.dojo", built / f"{name}.dojo")
+    assert constants_of_file(linking_toy, built / f"{name}.dojo", product(3)) == ()
+    with pytest.raises(NothingFoundError, match="the model has no kernel produkt") as missing:
+        kernel_of_package(linking_toy, built, "produkt")
+    assert name in missing.value.hint
+
+
+def test_kernels_that_are_called_cold_are_planned_without_constants(
+    built: Path, linking_toy: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfdojo_sdk.models.packing.seldom_cached", lambda programs, *_: list(programs))
+    name = kernel_name(product(3))
+    target = linking_toy.target("toy")
+    assert kernel_of_graphs(linking_toy, target, [graph(3)], name).constants == ()
+    assert kernel_of_package(linking_toy, built, name).constants == ()
