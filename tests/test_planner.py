@@ -617,3 +617,13 @@ def test_a_constant_of_a_program_is_not_written(cli: Cli, tmp_path: Any) -> None
 def test_a_kernel_of_a_model_is_asked_for_with_a_model(cli: Cli) -> None:
     refused = cli("explain-plan", "softmax[8,16]", "--kernel", "softmax")
     assert refused.code == 2 and "--kernel is for models" in " ".join(refused.err.split())
+
+
+def test_shapes_of_inputs_are_not_taken_for_a_program(cli: Cli, tmp_path: Any) -> None:
+    (tmp_path / "product.dojo").write_text(PRODUCT)
+    for source in ("product.dojo", "softmax[8,16]"):
+        refused = cli("explain-plan", source, "--input", "x=f32[8,256]")
+        assert refused.code == 2 and not refused.out
+        said = " ".join(refused.err.split())
+        assert f"--input is for models, and {source} is a program or a kernel" in said
+        assert "says the shapes of its inputs itself" in said

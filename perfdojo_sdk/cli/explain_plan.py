@@ -66,7 +66,7 @@ def command(
     tell.
     """
     if not is_model(source):
-        asked = _of_source(source, target, kernel, constant or [])
+        asked = _of_source(source, target, given, kernel, constant or [])
     elif constant:
         raise typer.BadParameter("--constant is for programs; which inputs are constant, a model says itself")
     elif kernel is not None:
@@ -89,12 +89,18 @@ class _Asked:
     constants: tuple[str, ...]
 
 
-def _of_source(source: str, target: str, kernel: str | None, constants: Sequence[str]) -> _Asked:
+def _of_source(
+    source: str, target: str, given: list[str] | None, kernel: str | None, constants: Sequence[str]
+) -> _Asked:
     """A program, a kernel, or what a game has come to; files of a model that was built know its constants."""
     from perfdojo_sdk.models.one_kernel import constants_of_file
 
-    if kernel is not None:
-        raise typer.BadParameter(f"--kernel is for models, and {source} is a program or a kernel")
+    for option, value in (("--input", given), ("--kernel", kernel)):
+        if value:
+            what = f"{option} is for models, and {source} is a program or a kernel"
+            if option == "--input":
+                what += ", which says the shapes of its inputs itself"
+            raise typer.BadParameter(what)
     plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
     program = game.program
