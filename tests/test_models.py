@@ -112,6 +112,27 @@ def test_a_bound_call_reads_its_inputs_and_writes_its_outputs_anew(model: Model)
         model.bind(np.asfortranarray(x))
 
 
+@pytest.mark.parametrize(
+    ("shape", "what", "hint"),
+    [
+        ((18,), "x has 1 dimension, [18]; the model takes 2, f32 [3,6]", "x.reshape(3, 6)"),
+        ((1, 3, 6), "x has 3 dimensions, [1,3,6]; the model takes 2, f32 [3,6]", "x.reshape(3, 6)"),
+        ((6, 3, 1), "x has 3 dimensions", "the model was built for f32 [3,6]"),
+        ((1, 5, 6), "x has 3 dimensions", "leave its first dimension out: x[0]"),
+        ((6,), "x has 1 dimension, [6]; the model takes 2", "the model was built for f32 [3,6]"),
+        ((), "x has 0 dimensions, []; the model takes 2", "the model was built for f32 [3,6]"),
+        ((3, 5), "x has the shape [3,5], the model takes f32 [3,6]", "x=f32[batch,3]"),
+    ],
+)
+def test_arrays_of_another_shape_are_refused_with_both_shapes(
+    model: Model, shape: tuple[int, ...], what: str, hint: str
+) -> None:
+    for call in (model, model.bind):
+        with pytest.raises(ArgumentValueError) as refused:
+            call(np.ones(shape, np.float32))
+        assert what in refused.value.what and hint in refused.value.hint
+
+
 def test_a_bound_call_goes_on_with_the_weights_that_it_was_bound_to(model: Model) -> None:
     run = model.bind(X)
     before = run()[0].copy()

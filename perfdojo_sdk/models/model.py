@@ -335,11 +335,26 @@ class Model:
         if not array.dtype.isnative:
             what = f"{name} has bytes in the other order, the model takes {expected}"
             return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
-        what = f"{name} has the shape {array.shape}, the model takes {expected}"
-        free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
-        return ArgumentValueError(
-            "PD-L011", what, hint=free if self._rows is None and array.ndim == len(entry.shape) else ""
-        )
+        shown = f"[{','.join(map(str, array.shape))}]"
+        if array.ndim == len(entry.shape):
+            what = f"{name} has the shape {shown}, the model takes {expected}"
+            free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
+            return ArgumentValueError("PD-L011", what, hint=free if self._rows is None else "")
+        what = f"{name} has {number_of(array.ndim, 'dimensions')}, {shown}; the model takes"
+        what += f" {len(entry.shape)}, {expected}"
+        return ArgumentValueError("PD-L011", what, hint=self._other_rank(name, array.shape))
+
+    def _other_rank(self, name: str, given: tuple[int, ...]) -> str:
+        """Advice on an input with too few or too many dimensions."""
+        shape = self.manifest.values[name].shape
+        if self._rows is not None and name in self._rows.rows.free:
+            shape = self.manifest.shape(name, 1)  # of one row, which is what a smaller array may be
+        flat = len(given) == 1 and prod(given) == prod(shape)
+        if flat or [size for size in given if size != 1] == [size for size in shape if size != 1]:
+            return f"give it the dimensions of the model: {name}.reshape({', '.join(map(str, shape))})"
+        if given[:1] == (1,) and len(given) == len(shape) + 1:
+            return f"leave its first dimension out: {name}[0]"
+        return f"the model was built for {self.manifest.text(name)}; for other shapes, build it with them"
 
     def _place(self, name: str, arrays: dict[str, Array], block: Array) -> Array:
         """Memory for the result of a kernel: in the block, or fresh for an output of the model."""
