@@ -27,7 +27,9 @@ from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
     aligned_empty,
+    by_keyword,
     check_layout,
+    keywords,
     thread_count,
     view,
 )
@@ -134,8 +136,15 @@ def _check_node(node: NodeEntry, entry: KernelEntry | None, manifest: ModelManif
     raise LibraryError("PD-O011", f"the library has no kernel {node.kernel} for a call of the model")
 
 
+#: Arguments of a call of a model besides its inputs.
+OWN_ARGUMENTS = ("threads",)
+
+
 class Model:
-    """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it."""
+    """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it.
+
+    An input called ``threads`` is given by position, or as ``threads_=``.
+    """
 
     def __init__(
         self,
@@ -236,8 +245,9 @@ class Model:
         A model with free rows, or with parts that a peer runs, is called as usual each time, after the same
         checks: with fresh outputs, and with the weights of then.
         """
-        given, count = self._by_name(inputs, named), thread_count(threads)
+        given = self._by_name(inputs, named)
         arrays = [self._input(name, given, copy=False) for name in self.manifest.inputs]
+        count = thread_count(threads)
         if self._function is None:
             held = dict(zip(self.manifest.inputs, arrays, strict=True))
             return lambda: _one_or_all(self.run(held, count))
@@ -255,14 +265,18 @@ class Model:
         takes = f"{self.manifest.name} takes {number_of(len(names), 'inputs')} ({', '.join(names)})"
         if len(inputs) > len(names):
             raise ArgumentTypeError("PD-L011", f"{takes}, not {len(inputs)}")
-        given = dict(zip(names, inputs, strict=False))
-        for name in named:
+        given, words = dict(zip(names, inputs, strict=False)), keywords(names, OWN_ARGUMENTS)
+        for word, value in named.items():
+            name = words.get(word)
+            if name is None:
+                hint = (
+                    "models return fresh arrays" if word == "out" else closest(word, [*words, *OWN_ARGUMENTS])
+                )
+                raise ArgumentTypeError("PD-L011", f"{ascii(word)[1:-1]} is no input", why=takes, hint=hint)
             if name in given:
-                raise ArgumentTypeError("PD-L011", f"{name} is given twice", why=takes)
-            if name not in names:
-                hint = "models return fresh arrays" if name == "out" else closest(name, [*names, "threads"])
-                raise ArgumentTypeError("PD-L011", f"{ascii(name)[1:-1]} is no input", why=takes, hint=hint)
-        return {**given, **named}
+                raise ArgumentTypeError("PD-L011", f"{word} is given twice", why=takes)
+            given[name] = value
+        return given
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
@@ -312,7 +326,8 @@ class Model:
     def _input(self, name: str, inputs: Mapping[str, Any], copy: bool = True) -> Array:
         """An input, checked; in a layout of its own it is copied, or refused unless ``copy``."""
         if name not in inputs:
-            raise ArgumentTypeError("PD-L011", f"input {name} is missing")
+            words = keywords([name], OWN_ARGUMENTS)
+            raise ArgumentTypeError("PD-L011", f"input {name} is missing", hint=by_keyword(words))
         array = view(inputs[name], name)
         shape, dtype = self._types[name]
         if self._rows is not None:
