@@ -423,6 +423,14 @@ def test_open_sizes_are_given_by_name(cli: Callable[..., Outcome], tmp_path: Pat
     clear(cli("optimize", "missing.onnx", plugins="toy"), 1, "PD-O002")
 
 
+def test_a_model_where_a_library_is_meant_is_told_with_its_library(
+    cli: Callable[..., Outcome], built: Path
+) -> None:
+    refused = cli("bench", str(built), plugins="toy")
+    clear(refused, 1, "PD-L001")
+    assert "it holds a model" in refused.err and f"library is {built / 'library'}" in refused.err
+
+
 # -- the guide -----------------------------------------------------------------------------------------
 
 

@@ -224,7 +224,9 @@ def read_manifest(directory: Path) -> Manifest:
             raise LibraryError("PD-L002", what, hint=hint) from None
         what = f"{directory} holds no library"
         if (directory / MODEL).is_file():
-            hint = "it holds a model: perfdojo_sdk.load_model"
+            hint = (
+                f"it holds a model: perfdojo_sdk.load_model; its kernels' library is {directory / 'library'}"
+            )
         elif directory.is_file():
             hint = f"name the folder: {directory.parent}"
         raise LibraryError("PD-L001", what, why=f"{path}: {error.strerror}", hint=hint) from None
