@@ -221,3 +221,16 @@ def test_insert_through_the_command_line(cli: Cli) -> None:
     assert [m["place"] for m in done["trace"]["moves"]] == ["s2", "s0"] and done["dropped"] == []
     outcome = cli("insert", "game.json", "9", "swap_scopes(s2)")
     assert outcome.code == 1 and outcome.err.startswith("error[PD-T005]")
+
+
+def test_saving_says_where_and_which_folder_is_new(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    moves = ("split_scope(s0, factor=4)", "split_scope(s0.i, factor=2)")
+    played = cli("apply", SMALL, *moves, "-o", "of/mine/game.json")
+    assert "saved as of/mine/game.json, in the new folder of/mine\n" in played.err
+    assert (tmp_path / "of" / "mine" / "game.json").is_file() and "saved" not in played.out
+    for words in (("undo", "1"), ("redo",), ("insert", "0", "split_scope(s2, factor=2)")):
+        done = cli(words[0], "of/mine/game.json", *words[1:], "-o", "of/mine/game.json")
+        assert done.code == 0 and "saved as of/mine/game.json\n" in done.err
+    assert "saved" not in cli("apply", SMALL, moves[0]).err
+    taken = cli("apply", SMALL, moves[0], "-o", "of/mine/game.json/game.json")
+    assert taken.code == 1 and "PD-J004" in taken.err and "saved" not in taken.err

@@ -112,6 +112,27 @@ def test_a_bound_call_reads_its_inputs_and_writes_its_outputs_anew(model: Model)
         model.bind(np.asfortranarray(x))
 
 
+@pytest.mark.parametrize(
+    ("shape", "what", "hint"),
+    [
+        ((18,), "x has 1 dimension, [18]; the model takes 2, f32 [3,6]", "x.reshape(3, 6)"),
+        ((1, 3, 6), "x has 3 dimensions, [1,3,6]; the model takes 2, f32 [3,6]", "x.reshape(3, 6)"),
+        ((6, 3, 1), "x has 3 dimensions", "the model was built for f32 [3,6]"),
+        ((1, 5, 6), "x has 3 dimensions", "leave its first dimension out: x[0]"),
+        ((6,), "x has 1 dimension, [6]; the model takes 2", "the model was built for f32 [3,6]"),
+        ((), "x has 0 dimensions, []; the model takes 2", "the model was built for f32 [3,6]"),
+        ((3, 5), "x has the shape [3,5], the model takes f32 [3,6]", "x=f32[batch,3]"),
+    ],
+)
+def test_arrays_of_another_shape_are_refused_with_both_shapes(
+    model: Model, shape: tuple[int, ...], what: str, hint: str
+) -> None:
+    for call in (model, model.bind):
+        with pytest.raises(ArgumentValueError) as refused:
+            call(np.ones(shape, np.float32))
+        assert what in refused.value.what and hint in refused.value.hint
+
+
 def test_a_bound_call_goes_on_with_the_weights_that_it_was_bound_to(model: Model) -> None:
     run = model.bind(X)
     before = run()[0].copy()
@@ -402,6 +423,14 @@ def test_open_sizes_are_given_by_name(cli: Callable[..., Outcome], tmp_path: Pat
     clear(cli("optimize", "missing.onnx", plugins="toy"), 1, "PD-O002")
 
 
+def test_a_model_where_a_library_is_meant_is_told_with_its_library(
+    cli: Callable[..., Outcome], built: Path
+) -> None:
+    refused = cli("bench", str(built), plugins="toy")
+    clear(refused, 1, "PD-L001")
+    assert "it holds a model" in refused.err and f"library is {built / 'library'}" in refused.err
+
+
 # -- the guide -----------------------------------------------------------------------------------------
 
 
@@ -410,7 +439,7 @@ def test_the_guide_writes_a_model_that_is_supported_and_runs(
 ) -> None:
     """Its scripts, in order; the package of the network of this file stands for the one that they build."""
     blocks = (ROOT / "docs" / "models.md").read_text().split("```python\n")[1:]
-    scripts = [block.partition("```")[0] for block in blocks]
+    scripts = [block.partition("```")[0] for block in blocks if "torch" not in block.partition("```")[0]]
     names: dict[str, Any] = {"np": np}
     exec(compile(scripts[0], "models.md", "exec"), names)
     listed = cli("optimize", "cnn.onnx", "--input", "x=f32[2,3,16,16]", "--list", plugins="toy")
@@ -519,3 +548,11 @@ def test_explain_plan_prints_a_verdict_for_each_array(
     onnx.save(network("rows"), tmp_path / "open.onnx")
     assert cli("explain-plan", "open.onnx", "--input", "x=f32[5,6]", plugins="toy").code == 0
     clear(cli("explain-plan", str(tmp_path), plugins="toy"), 1, "PD-O010")
+    [name, *_] = shown.data["kernels"]
+    assert f"  {name}\n" in text.out and "explains the plan of one of 1 kernel:" in text.out
+    untold = cli("explain-plan", "m.onnx", "--kernel", name, plugins="toy")
+    clear(untold, 3, "PD-G016")
+    clear(cli("explain-plan", "m.onnx", "--kernel", "relu", plugins="toy"), 5, "PD-O063")
+    for words in (("--constant", "w"), ("--kernel", name, "--constant", "w")):
+        refused = cli("explain-plan", "m.onnx", *words, plugins="toy")
+        assert refused.code == 2 and "--constant is for programs" in refused.err

@@ -7,7 +7,9 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import redirect_stderr
 from dataclasses import replace
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,11 @@ import numpy as np
 import pytest
 
 import perfdojo_sdk
+from perfdojo_sdk.cli.build_library import call_time, observer
+from perfdojo_sdk.cli.console import seconds
+from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
 from perfdojo_sdk.cli.optimize import _text as said
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, NothingFoundError
 from perfdojo_sdk.core.packing import packed_halves
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.graph.graph import Graph, Node, Value
@@ -32,6 +37,7 @@ from perfdojo_sdk.measure.toolchain import find_toolchain
 from perfdojo_sdk.models.free_rows import optimise_rows
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.one_kernel import constants_of_file, kernel_of_graphs, kernel_of_package
 from perfdojo_sdk.models.optimise import ModelError, ModelResult, optimise
 from perfdojo_sdk.models.packing import (
     constant_inputs,
@@ -41,6 +47,7 @@ from perfdojo_sdk.models.packing import (
     with_packs,
 )
 from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.traces import SavedMove
 
 PRODUCT = """
 kernel product(x, w) -> y
@@ -264,7 +271,7 @@ def test_kernels_that_are_called_cold_pack_nothing(
     linking_toy: Plugins, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A pack would be read from memory as the weights are, and times of cold calls would hold the packing."""
-    monkeypatch.setattr("perfdojo_sdk.models.optimise.seldom_cached", lambda programs, *_: list(programs))
+    monkeypatch.setattr("perfdojo_sdk.models.packing.seldom_cached", lambda programs, *_: list(programs))
     made = optimise(linking_toy, linking_toy.target("toy"), graph(3), tmp_path, SETTINGS, fuse=False)
     entries = json.loads((made.directory / "library" / "manifest.json").read_text())["kernels"]
     assert [entry["packing"] for entry in entries] == [None] * len(entries)
@@ -296,8 +303,67 @@ def test_the_command_says_what_is_packed(result: ModelResult) -> None:
     text = said(result)
     assert "packed once for all calls, in no time above: 1 constant, as 384 bytes" in text
     assert ", packed 384 bytes)" in text and "0.0 MiB" not in text
-    [double] = [line for line in text.splitlines() if "double_" in line]
+    [double] = [line for line in text.splitlines() if line.strip().startswith("double_")]
     assert " 0 " in double, "it is no part of a call"
+
+
+def test_the_table_says_which_kernels_gained_and_which_stayed(result: ModelResult) -> None:
+    assert result.library is not None and result.library.manifest is not None
+    entries = {e.operator.partition("_")[0]: e for e in result.library.manifest.kernels}
+    product, double = entries["product"], entries["double"]
+    calls = {product.name: 2, double.name: 0}
+    text = "\n".join(kernel_lines([product, double], calls, []))
+    assert f"note: {product.name}: the initial program is kept: nothing else was proposed for it" in text
+    assert "0 of 2 kernels gained over the initial program, 2 stayed on it" in text
+    assert text.count("initial program\n") == 2 and "initial program is kept" in said(result)
+    [told, _] = kernel_data([product, double], calls)
+    assert told["calls"] == 2 and told["moves"] == 0 and len(told["notes"]) == 1
+    assert product.timing.packed is not None and told["seconds"] == product.timing.packed.median_s
+
+
+def entry_with(entry: Any, initial: float, packed: float | None, **more: Any) -> Any:
+    """A kernel of some moves, with these times; 8 s with its pack."""
+    time = entry.timing.final
+    at = [None if s is None else time.model_copy(update={"median_s": s}) for s in (initial, 8.0, packed)]
+    timing = entry.timing.model_copy(
+        update={"initial": at[0], "final": at[1], "packed": at[2], "suspect": more.pop("suspect", "")}
+    )
+    move = SavedMove(transformation="swap_scopes", version=1, place="s0", parameters={})
+    return entry.model_copy(update={"timing": timing, "moves": (move,), **more})
+
+
+def test_gains_are_those_of_calls_that_do_not_pack(result: ModelResult) -> None:
+    assert result.library is not None and result.library.manifest is not None
+    [product] = [e for e in result.library.manifest.kernels if e.operator.startswith("product")]
+    calls = {product.name: 3}
+    text = "\n".join(kernel_lines([entry_with(product, 6.0, 2.0)], calls, []))
+    assert " 2 s    3.0x       6 s" in text and "remarks" not in text and "note" not in text
+    assert "1 of 1 kernel gained over the initial program" in text
+    text = "\n".join(kernel_lines([entry_with(product, 16.0, None, faults=("oh",))], calls, []))
+    assert " 8 s    2.0x " in text and "time holds its pack, a plugin failed" in text
+    assert f"fault: {product.name}: oh" in text
+    text = "\n".join(kernel_lines([entry_with(product, 6.0, 2.0, suspect="fast")], calls, []))
+    assert "suspect time" in text and ".0x" not in text
+    assert "0 of 1 kernel gained over the initial program, of 1 the gain is not known" in text
+    kept = product.model_copy(update={"notes": ("expert game 1 is left out: it crashed",)})
+    assert "nothing else was proposed" not in "\n".join(kernel_lines([kept], calls, []))
+
+
+def test_progress_shows_calls_that_do_not_pack(result: ModelResult) -> None:
+    assert result.library is not None
+    found = {r.kernel.operator.partition("_")[0]: r.found for r in result.library.results}
+    product, double = found["product"], found["double"]
+    assert product is not None and double is not None and product.record.packed is not None
+    shown = seconds(product.record.packed.median_s)
+    assert call_time(product) == f"{shown}, once its constants are packed"
+    whole = replace(product, record=product.record.model_copy(update={"packed": None}))
+    assert call_time(whole).endswith(", its pack included")
+    assert double.record.final is not None and call_time(double) == seconds(double.record.final.median_s)
+    assert call_time(replace(double, record=double.record.model_copy(update={"final": None}))) == ""
+    lines = StringIO()
+    with redirect_stderr(lines):
+        observer().finished(next(r for r in result.library.results if r.found is product))
+    assert lines.getvalue() == f" - {shown}, once its constants are packed\n"
 
 
 def test_a_model_that_needs_more_memory_with_its_pack_is_refused(
@@ -557,3 +623,30 @@ def test_what_is_compiled_can_be_told_to_pack_again() -> None:
         assert torch.equal(ours(x), torch.relu(x))
         repack(ours)
         assert torch.equal(ours(x), torch.relu(x))
+
+
+def test_the_package_and_the_graph_name_the_same_constants(built: Path, linking_toy: Plugins) -> None:
+    name = kernel_name(product(3))
+    target = linking_toy.target("toy")
+    of_graph = kernel_of_graphs(linking_toy, target, [graph(3)], name)
+    assert of_graph == kernel_of_package(linking_toy, built, name)
+    assert (of_graph.program, of_graph.constants) == (product(3), ("w",))
+    double = kernel_of_package(linking_toy, built, kernel_name(parse(DOUBLE)))
+    assert double.constants == (), "all of it is done once, so that its plan is for calls that read v anew"
+    for place in (f"programs/{name}.dojo", f"traces/{name}.json"):
+        assert constants_of_file(linking_toy, built / "library" / place, product(3)) == ("w",)
+    shutil.copy(built / "library" / "programs" / f"{name}.dojo", built / f"{name}.dojo")
+    assert constants_of_file(linking_toy, built / f"{name}.dojo", product(3)) == ()
+    with pytest.raises(NothingFoundError, match="the model has no kernel produkt") as missing:
+        kernel_of_package(linking_toy, built, "produkt")
+    assert name in missing.value.hint
+
+
+def test_kernels_that_are_called_cold_are_planned_without_constants(
+    built: Path, linking_toy: Plugins, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("perfdojo_sdk.models.packing.seldom_cached", lambda programs, *_: list(programs))
+    name = kernel_name(product(3))
+    target = linking_toy.target("toy")
+    assert kernel_of_graphs(linking_toy, target, [graph(3)], name).constants == ()
+    assert kernel_of_package(linking_toy, built, name).constants == ()

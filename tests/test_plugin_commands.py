@@ -142,11 +142,12 @@ def test_what_this_machine_lacks_never_counts_as_passed(
 ) -> None:
     monkeypatch.setenv("PERFDOJO_CC", "no_such_compiler")
     words = ("plugins", "check", "toy", "--quick", "--only", "cheats", "--only", "prefix")
-    outcome = cli(*words, "--json", "--badge", "badge.json", plugins="toy")
+    outcome = cli(*words, "--json", "--badge", "new/badge.json", "--junit", "other/found.xml", plugins="toy")
     assert outcome.code == 3 and not outcome.data["passed"]
     [skipped] = [c for c in outcome.data["checks"] if c["outcome"] == "skipped"]
     assert "cannot run on this machine" in skipped["why"] and "PERFDOJO_CC" in skipped["try"]
-    assert json.loads((tmp_path / "badge.json").read_text())["message"] == "1 passed, 1 not run"
+    assert json.loads((tmp_path / "new" / "badge.json").read_text())["message"] == "1 passed, 1 not run"
+    assert (tmp_path / "other" / "found.xml").is_file()
     assert "try: " in cli(*words, plugins="toy").out
 
 

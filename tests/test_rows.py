@@ -577,12 +577,16 @@ def test_calls_with_other_rows_are_refused(built: Path) -> None:
         loaded(given["x"], given["k"][:4])
     with pytest.raises(ArgumentValueError, match="0 rows, the model takes 1 to 1021"):
         loaded(given["x"][:0], given["k"][:0])
+    with pytest.raises(ArgumentValueError, match=r"x has 1 dimension, \[3\]; the model takes 2") as one:
+        loaded(given["x"][0], given["k"])
+    assert "x.reshape(1, 3)" in one.value.hint
+    with pytest.raises(ArgumentValueError, match=r"x has 3 dimensions, \[1,5,3\]") as three:
+        loaded(given["x"][None], given["k"])
+    assert "leave its first dimension out: x[0]" in three.value.hint
     with pytest.raises(ArgumentValueError, match="1022 rows"):
         loaded(*drawn(TWO, 1022).values())
     with pytest.raises(ArgumentValueError, match=r"takes f32 \[batch,3\]"):
         loaded(given["x"][:, :2], given["k"])
-    with pytest.raises(ArgumentValueError, match=r"takes f32 \[batch,3\]"):
-        loaded(given["x"][0], given["k"])
 
 
 def test_the_manifest_says_what_has_free_rows(built: Path) -> None:

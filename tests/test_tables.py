@@ -278,23 +278,94 @@ def test_a_kept_file_that_was_changed_is_not_used(tmp_path: Path, kept: Path) ->
     assert parse(text, beside=tmp_path).tables["order"] == tuple(FILED.tolist())
 
 
+DIGEST = sha256(FILED.tobytes()).hexdigest()
+
+
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "what", "why", "hint"),
     [
-        ({"digest": "0" * 64}, "another digest than the text says"),
-        ({"digest": "12"}, "64 hexadecimal digits"),
-        ({"name": "../order.bin"}, "named by letters"),
-        ({"name": "missing.bin"}, "there is no missing.bin beside the text"),
-        ({"count": 69_999}, "holds 70000 elements of i32, and the table 69999"),
-        ({"count": 300_000}, "at most 1048576 bytes"),
+        (
+            {"digest": "0" * 64},
+            "another digest than the text says",
+            f'it has "{DIGEST}"',
+            "write that digest",
+        ),
+        (
+            {"digest": "12"},
+            '"12" is no digest of order.bin',
+            "this one 2 characters",
+            "`sha256sum order.bin`",
+        ),
+        ({"digest": DIGEST.upper()}, "is no digest", "0 to 9 and a to f", f'write "{DIGEST}"'),
+        ({"name": "../my order.bin"}, '"../my order.bin" is no name', "beside the text", '"my_order.bin"'),
+        (
+            {"name": "missing.bin"},
+            "there is no missing.bin beside the text",
+            "does not keep it",
+            "put it there",
+        ),
+        ({"name": "folder"}, "folder", "no regular file", "put a plain file there"),
+        (
+            {"count": 69_999},
+            "order.bin holds 70000 elements of i32, and the table 69999",
+            "it has 280000 bytes, and the dimensions and i32 ask for 279996",
+            "let the dimensions give 70000 elements",
+        ),
+        (
+            {"count": 300_000},
+            "at most 1048576 bytes, order.bin would have 1200000",
+            "300000 elements of i32 take 4 bytes each",
+            "a table of i32 has at most 262144 elements",
+        ),
     ],
 )
 def test_a_file_that_is_not_the_table_is_refused(
-    tmp_path: Path, kept: Path, change: dict[str, Any], words: str
+    tmp_path: Path, kept: Path, change: dict[str, Any], what: str, why: str, hint: str
 ) -> None:
+    (tmp_path / "folder").mkdir()
     with pytest.raises(ProgramError, match="error") as caught:
         parse(filed(tmp_path, **change), beside=tmp_path)
-    assert caught.value.code == "PD-P018" and words in str(caught.value)
+    error = caught.value
+    assert error.code == "PD-P018" and what in error.what and why in error.why and hint in error.hint, error
+    assert error.place is not None and error.place.line == 3
+    begin = "sha256 " if "digest" in change else "= "
+    column = error.place.source.index(f'{begin}"') + len(begin)
+    assert error.place.column == column + 1, "the name or the digest is underlined, whichever is wrong"
+
+
+def test_a_text_from_nowhere_has_nothing_beside_it(tmp_path: Path, kept: Path) -> None:
+    with pytest.raises(ProgramError, match=r"there is no missing\.bin") as caught:
+        parse(filed(tmp_path, "missing.bin"))
+    assert "does not come from a file" in caught.value.why and str(kept) in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dtype", "content", "what", "why"),
+    [
+        (
+            "f32",
+            b"1234567",
+            "7 bytes, which are no whole number of f32",
+            "f32 has 4 bytes, so that 3 are left",
+        ),
+        ("bool", b"\0\1\2\1", "bytes other than 0 and 1", "element 2, counted from 0, is 2"),
+        (
+            "f32",
+            np.array([1, np.inf, np.nan], "<f4").tobytes(),
+            "not finite",
+            "element 1, counted from 0, is inf",
+        ),
+    ],
+)
+def test_what_a_files_elements_lack_is_told(
+    tmp_path: Path, kept: Path, dtype: str, content: bytes, what: str, why: str
+) -> None:
+    (tmp_path / "t.bin").write_bytes(content)
+    declared = f't table {dtype} [4] = "t.bin" sha256 "{sha256(content).hexdigest()}"'
+    text = f"kernel f(x) -> y\nx {dtype} [4] heap\n{declared}\ny {dtype} [4] heap\n\n4 y[{{0}}] = t[{{0}}]\n"
+    with pytest.raises(ProgramError) as caught:
+        parse(text, beside=tmp_path)
+    assert what in caught.value.what and why in caught.value.why and caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -478,7 +478,14 @@ def test_options_are_checked() -> None:
 
 def test_the_guide_compiles_a_module(capsys: pytest.CaptureFixture[str]) -> None:
     text = (Path(__file__).parent.parent / "docs" / "models.md").read_text(encoding="utf-8")
-    [script] = [b.partition("```")[0] for b in text.split("```python\n")[1:] if "torch.compile" in b]
+    blocks = [b.partition("```")[0] for b in text.split("```python\n")[1:]]
+    short, script = [b for b in blocks if "torch.compile(" in b]
     torch._dynamo.reset()  # modules of one class share its code, and a report lists what was made of that
     exec(script.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), {})
     assert "graph 1: 2 kernels" in capsys.readouterr().out
+    torch._dynamo.reset()
+    names: dict[str, Any] = {}
+    exec(short.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), names)
+    assert len(short.split("\n")) <= 5 and names["y"].shape == (8, 32)
+    assert "graph 1: 1 kernel" in report(names["net"]).text
+    assert text.index(short) < text.index("## From ONNX"), "it stands at the top"

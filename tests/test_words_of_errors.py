@@ -11,7 +11,7 @@ from command_line import Outcome, clear
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import MoveError, ProgramError
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Move, Rules
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.words import number_of
 
@@ -89,6 +89,99 @@ def test_a_program_that_is_refused_has_advice(body: str, code: str, advice: str)
     with pytest.raises(ProgramError) as refused:
         parse(f"{declared}\n\n{body}\n")
     assert refused.value.code == code and advice in refused.value.hint
+
+
+STAGED = """\
+kernel f(x, k) -> y, k
+x f32 [8,4] heap
+k f32 [8] heap
+t table i32 [4] = {0, 1, 2, 3}
+y f32 [8,4] heap
+
+8 4 y[{0},{1}] = x[{0},t[{1}]]
+8 k[{0}] = k[{0}] + 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "role", "staging"),
+    [
+        ("x", "an input of f, and its layout [8,4] is fixed", ""),
+        ("y", "an output of f, and its layout [8,4] is fixed", "stage_write(s0, array=y)"),
+        ("k", "an input and an output of f", "stage_accumulator(s2, array=k)"),
+        ("t", "a table of f, and its layout [4] is fixed", ""),
+    ],
+)
+def test_a_buffer_of_the_interface_is_staged_by_the_move_that_the_message_names(
+    place: str, role: str, staging: str
+) -> None:
+    rules = Rules(CORE_DIALECT, GENERIC)
+    refused = rules.attempt(parse(STAGED), Move.of("split_dim", place, dim=0, size=2))
+    assert isinstance(refused, Rejection) and refused.code == "PD-T371"
+    assert refused.why.startswith(f"{place} is {role}")
+    assert staging in refused.hint and f"array={place})" in refused.hint
+
+
+def test_the_move_that_stages_makes_the_refused_one_possible() -> None:
+    rules = Rules(CORE_DIALECT, GENERIC)
+    root = parse(TEXT)
+    refused = rules.attempt(root, Move.of("split_dim", "y", dim=1, size=2))
+    assert isinstance(refused, Rejection) and "stage_write(s2, array=y)" in refused.hint
+    staged = Trace(root).play(rules, Move.of("stage_write", "s2", array="y"))
+    split = staged.play(rules, Move.of("split_dim", "y_w", dim=1, size=2)).program
+    assert split.buffer_of["y_w"].shape == (8, 2, 2)
+
+
+def overwriting(body: str) -> Rejection:
+    declared, _, _ = TEXT.partition("\n\n")
+    found = Rules(CORE_DIALECT, GENERIC).attempt(
+        parse(f"{declared}\n\n{body}\n"), Move.of("drop_overwritten", "s0")
+    )
+    assert isinstance(found, Rejection) and found.code == "PD-T382"
+    return found
+
+
+@pytest.mark.parametrize(
+    ("body", "why", "remedy"),
+    [
+        (
+            "8 4 y[{0},{1}] = x[{0},{1}]\n7 4 y[{0},{1}] = 0",
+            "its loops are 7 by 4, those of s0 are 8 by 4",
+            "split_range(s0, at=7) makes its first part as long, and reorder_statements brings",
+        ),
+        ("7 4 y[{0},{1}] = x[{0},{1}]\n8 4 y[{0},{1}] = 0", "its loops are 8 by 4", "split_range(s2, at=7)"),
+        ("4 8 y[{1},{0}] = x[{1},{0}]\n8 4 y[{0},{1}] = 0", "those of s0 are 4 by 8", "swap_scopes(s2)"),
+        ("4 y[0,{0}] = x[0,{0}]\n8 4 y[{0},{1}] = 0", "those of s0 are 4", "make the loops equal"),
+        (
+            "8 4 t[{0},{1}] = x[{0},{1}]\n8 4 y[{0},{1}] = t[{0},{1}]",
+            "it writes y, and c0 writes t",
+            "bring a nest that writes t behind s0",
+        ),
+        (
+            "4 4 y[{0},{1}] = 1\n4 4 y[{0}+4,{1}] = 0",
+            "it writes y[{0}+4,{1}], and c0 writes y[{0},{1}]",
+            "keep",
+        ),
+        (
+            "8 4 y[{0},{1}] = 1\n8 4 y[{0},{1}] = 0 if {0} >= 2",
+            "it writes only where {0} >= 2",
+            "split_range where that changes, then drop_condition(c1)",
+        ),
+        (
+            "8\n| 4 y[{0},{1}] = 1\n| 4 t[{0},{1}] = 1\n8 4 y[{0},{1}] = 0",
+            "s0 holds 2 nodes, not one statement",
+            "fission_scope(s2) cuts the scope around them",
+        ),
+        (
+            "8 4 y[{0},{1}] = 1\n8\n| 4 y[{0},{1}] = 0\n| 4 t[{0},{1}] = 1",
+            "s2 holds 2 nodes",
+            "fission_scope(s4)",
+        ),
+    ],
+)
+def test_what_is_not_overwritten_is_told_with_the_move_that_helps(body: str, why: str, remedy: str) -> None:
+    found = overwriting(body)
+    assert why in found.why and remedy in found.hint, found
 
 
 def test_what_cannot_be_put_back_has_advice(cli: Cli) -> None:

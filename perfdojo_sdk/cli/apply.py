@@ -8,7 +8,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.movetext import parse_move
-from perfdojo_sdk.cli.sources import OutputOption, SourceArgument, TargetOption, open_game, plugins_for
+from perfdojo_sdk.cli.sources import OutputOption, SourceArgument, TargetOption, open_game, plugins_for, save
 
 
 def command(
@@ -30,6 +30,5 @@ def command(
         game = game.apply(parse_move(text, game.rules))
         last = game.trace.steps[-1]
         progress(f"move {len(game.trace.steps) - 1}: {last.move.text} ({last.legal.kind.label})")
-    if output:
-        game.save(output)
+    save(game, output)
     emit(game.program.text, {**game.as_json(), "program": game.program.text}, as_json)

@@ -21,6 +21,7 @@ from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.kernels.selection import Kernel
+    from perfdojo_sdk.library.accepting import Found
     from perfdojo_sdk.library.build import BuildResult, KernelResult
     from perfdojo_sdk.library.manifest import KernelEntry
 
@@ -162,9 +163,8 @@ def observer() -> Any:
             if result.found is None:
                 progress(f" - left out: {result.failure}")
                 return
-            final = result.found.record.final
-            time = f" {seconds(final.median_s)}" if final else ""
-            progress(f"{' taken from the records' if result.found.reused else ''} -{time}")
+            time = call_time(result.found)
+            progress(f"{' taken from the records' if result.found.reused else ''} -{time and ' '}{time}")
 
         def packaging(self, count: int) -> None:
             self._begin("", f"linking {number_of(count, 'kernels')} and checking each again\n")
@@ -192,14 +192,24 @@ def side_by_side() -> Any:
             if found is None:
                 progress(f"{name}: left out: {result.failure}")
                 return
-            final = found.record.final
-            time = f": {seconds(final.median_s)}" if final else ""
-            progress(f"{name}: {'taken from the records' if found.reused else 'finished'}{time}")
+            time = call_time(found)
+            progress(
+                f"{name}: {'taken from the records' if found.reused else 'finished'}{time and ': '}{time}"
+            )
 
         def packaging(self, count: int) -> None:
             progress(f"linking {number_of(count, 'kernels')} and checking each again")
 
     return Lines()
+
+
+def call_time(found: Found) -> str:
+    """The time of a call of a finished kernel, and what of its pack is in it; empty without a time."""
+    record = found.record
+    if record.call is None:
+        return ""
+    pack = ", its pack included" if found.source.packing is not None else ""
+    return seconds(record.call.median_s) + (", once its constants are packed" if record.packed else pack)
 
 
 def none_built(kernels: int) -> str:

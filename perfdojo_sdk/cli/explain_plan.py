@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, memory, table
+from perfdojo_sdk.cli.console import Json, emit, memory, progress, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
 from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
-from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.core.program import Program
     from perfdojo_sdk.experts.balance import Share
+    from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.hookspecs.services import Plan
+    from perfdojo_sdk.hookspecs.types import Target
     from perfdojo_sdk.models.fusion import Edge
+    from perfdojo_sdk.plugins import Plugins
 
 
 def command(
@@ -37,32 +41,130 @@ def command(
         list[str] | None,
         typer.Option("--input", help="The shape of an input that a model leaves open: x=f32[8,3,224,224]."),
     ] = None,
+    kernel: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Explain this kernel of a model, with its constants, instead of the arrays between kernels.",
+        ),
+    ] = None,
+    constant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An input of a program that stays as it is from call to call, such as a weight: work on"
+            " it alone is then done once. May be repeated. Known for kernels of a model.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Print what the target's expert decides for a kernel and why, and how threads share its first game.
 
     For a model: for each array between two kernels, whether they become one, why, the bytes that are not
-    moved then, and their time. Nothing is compiled or run. Numbers are estimated from the target's figures.
-    The exit code is 3 when the target's expert does not tell.
+    moved then, and their time; with --kernel, the plan of one of its kernels. Nothing is compiled or run.
+    Numbers are estimated from the target's figures. The exit code is 3 when the target's expert does not
+    tell.
     """
-    if is_model(source):
-        rows = _edges(source, target, given or [])
-        emit(_edges_text(source, rows), {"model": source, "edges": [asdict(row) for row in rows]}, as_json)
+    if not is_model(source):
+        asked = _of_source(source, target, given, kernel, constant or [])
+    elif constant:
+        raise typer.BadParameter("--constant is for programs; which inputs are constant, a model says itself")
+    elif kernel is not None:
+        asked = _of_model(source, target, given or [], kernel)
+    else:
+        rows, kernels = _edges(source, target, given or [])
+        data = {"model": source, "edges": [asdict(row) for row in rows], "kernels": kernels}
+        emit(_edges_text(source, rows, kernels), data, as_json)
         return
-    from perfdojo_sdk.experts.balance import shares
-    from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, ability
+    _explain(asked, threads, as_json)
 
+
+@dataclass(frozen=True)
+class _Asked:
+    """A kernel whose plan is asked for."""
+
+    plugins: Plugins
+    target: Target
+    program: Program
+    constants: tuple[str, ...]
+
+
+def _of_source(
+    source: str, target: str, given: list[str] | None, kernel: str | None, constants: Sequence[str]
+) -> _Asked:
+    """A program, a kernel, or what a game has come to; files of a model that was built know its constants."""
+    from perfdojo_sdk.models.one_kernel import constants_of_file
+
+    for option, value in (("--input", given), ("--kernel", kernel)):
+        if value:
+            what = f"{option} is for models, and {source} is a program or a kernel"
+            if option == "--input":
+                what += ", which says the shapes of its inputs itself"
+            raise typer.BadParameter(what)
     plugins = plugins_for(source, target)
     game = open_game(plugins, source, target)
-    expert = ability(plugins.guarded_pass(game.target), ExplainsPlans)
+    program = game.program
+    takes = [name for name in program.given if name in program.read_only]
+    for name in constants:
+        if name not in takes:
+            raise _no_constant(program, name, takes)
+    known = constants_of_file(plugins, Path(source), program) if Path(source).is_file() else ()
+    return _Asked(plugins, game.target, program, tuple(dict.fromkeys([*known, *constants])))
+
+
+def _no_constant(program: Program, name: str, takes: list[str]) -> DojoError:
+    what = f"--constant {ascii(name)[1:-1][:60]}: {program.name} has no such input"
+    if name in program.given:
+        what = f"--constant {name}: {program.name} writes into this input, so that it does not stay as it is"
+    return DojoError("PD-C013", what, hint=closest(name, takes))
+
+
+def _of_model(source: str, target: str, given: Sequence[str], name: str) -> _Asked:
+    """One kernel of a model: as the package in a folder has it, or as `optimize` would build it."""
+    from perfdojo_sdk.models.blocks import SIZES
+    from perfdojo_sdk.models.manifest import read_model_manifest
+    from perfdojo_sdk.models.one_kernel import kernel_of_graphs, kernel_of_package
+    from perfdojo_sdk.models.optimise import prepared
+    from perfdojo_sdk.plugins import load_plugins
+
+    if Path(source).is_dir():
+        manifest = read_model_manifest(Path(source))
+        if target and target != manifest.target:
+            raise typer.BadParameter(f"{source} was built for {manifest.target}, not for {target}")
+        plugins = load_plugins(targets=[manifest.target])
+        found, chosen = kernel_of_package(plugins, Path(source), name), plugins.target(manifest.target)
+    else:
+        graphs = _graphs(source, given, SIZES)
+        plugins = load_plugins(targets=[target] if target else None)
+        chosen = choose_target(plugins, target)
+        graphs = [prepared(plugins, chosen, graph, fuse=True, freeze=False)[0] for graph in graphs]
+        found = kernel_of_graphs(plugins, chosen, graphs, name)
+    return _Asked(plugins, chosen, found.program, found.constants)
+
+
+def _explain(asked: _Asked, threads: int, as_json: bool) -> None:
+    """Print the plan of a kernel."""
+    from perfdojo_sdk.experts.balance import shares
+    from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, KnowsConstants, ability
+
+    target, constants = asked.target, asked.constants
+    played = asked.plugins.guarded_pass(target)
+    knows = ability(played, KnowsConstants) if constants else None
+    expert = ability(knows.knowing(constants) if knows is not None else played, ExplainsPlans)
     if expert is None:
-        what = f"the expert of target {game.target.name} does not explain its plans"
+        what = f"the expert of target {target.name} does not explain its plans"
         raise UnavailableError("PD-G016", what, hint="`build-library` plays and measures its games")
-    known = game.target.on(plugins.machine_figures(game.target))
-    plan = expert.plan(game.program, plugins.rules(game.target), known)
-    shared = shares(plan.games[0].program, game.target.dialect, threads) if plan.games else ()
-    name = game.program.name
-    emit(_text(name, plan, shared, threads), _data(name, game.target.name, plan, shared, threads), as_json)
+    if constants and knows is None:
+        progress(f"the expert of target {target.name} plans the same, whichever inputs are constant")
+    known = target.on(asked.plugins.machine_figures(target))
+    plan = expert.plan(asked.program, asked.plugins.rules(target), known)
+    shared = shares(plan.games[0].program, target.dialect, threads) if plan.games else ()
+    name = asked.program.name
+    data = {"constants": list(constants), **_data(name, target.name, plan, shared, threads)}
+    text = _text(name, plan, shared, threads)
+    if constants:
+        text += f"\nconstant from call to call: {', '.join(constants)}"
+    emit(text, data, as_json)
 
 
 def is_model(source: str) -> bool:
@@ -70,30 +172,41 @@ def is_model(source: str) -> bool:
     return source.lower().endswith(".onnx") or bool(MODULE.fullmatch(source)) or Path(source).is_dir()
 
 
-def _edges(source: str, target: str, given: Sequence[str]) -> list[Edge]:
-    """The verdicts on the arrays of a model: those that it was built by, or those for a target now."""
+def _graphs(source: str, given: Sequence[str], sizes: Sequence[int]) -> list[Graph]:
+    """The graph of a model, or one for each of ``sizes`` rows if they are free."""
+    found = read(source, inputs_of(given))
+    if found.free is not None:
+        return [found.free.at(size) for size in sizes]
+    if found.graph is None:
+        error = unsupported(Path(source).name, list(found.refused))
+        raise found.dependent or error
+    return [found.graph]
+
+
+def _edges(source: str, target: str, given: Sequence[str]) -> tuple[list[Edge], list[str]]:
+    """The verdicts on the arrays of a model, and the names of its kernels: those that it was built by, or
+    those for a target now."""
     from perfdojo_sdk.graph.integers import unit_of, with_integer_sums
     from perfdojo_sdk.graph.passes import without_duplicates
     from perfdojo_sdk.models.blocks import SIZES
-    from perfdojo_sdk.models.fusion import Edge
+    from perfdojo_sdk.models.fusion import Edge, fused
     from perfdojo_sdk.models.manifest import read_model_manifest
-    from perfdojo_sdk.models.optimise import plan_for
+    from perfdojo_sdk.models.optimise import kernels_of, plan_for
     from perfdojo_sdk.plugins import load_plugins
 
     if Path(source).is_dir():
-        return [Edge(**entry.model_dump()) for entry in read_model_manifest(Path(source)).edges]
-    found = read(source, inputs_of(given))
-    graph = found.graph if found.free is None else found.free.at(SIZES[-1])
-    if graph is None:
-        error = unsupported(Path(source).name, list(found.refused))
-        raise found.dependent or error
+        manifest = read_model_manifest(Path(source))
+        edges = [Edge(**entry.model_dump()) for entry in manifest.edges]
+        return edges, list(dict.fromkeys(manifest.kernels))
+    [graph] = _graphs(source, given, SIZES[-1:])
     plugins = load_plugins(targets=[target] if target else None)
     chosen = choose_target(plugins, target)
     graph, _ = with_integer_sums(without_duplicates(graph), unit_of(chosen.dialect), laws=False)
-    return list(plan_for(plugins, chosen, graph).edges)
+    plan = plan_for(plugins, chosen, graph)
+    return list(plan.edges), [kernel.name for kernel in kernels_of(fused(graph, plan))]
 
 
-def _edges_text(source: str, edges: Sequence[Edge]) -> str:
+def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> str:
     rows = [
         (
             edge.value,
@@ -114,6 +227,9 @@ def _edges_text(source: str, edges: Sequence[Edge]) -> str:
         f"{Path(source).name}: {len(joined)} of {number_of(len(edges), 'arrays')} stay inside of a kernel",
         f"estimated for one thread: {memory(spared)} are not moved, {time * 1e6:.0f} us are spared",
     ]
+    if kernels:
+        lines.append(f"--kernel NAME explains the plan of one of {number_of(len(kernels), 'kernels')}:")
+        lines += [f"  {name}" for name in kernels]
     return "\n".join(lines)
 
 

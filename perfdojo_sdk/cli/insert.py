@@ -8,7 +8,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit
 from perfdojo_sdk.cli.movetext import parse_move
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for, save
 from perfdojo_sdk.cli.undo import NumberArgument, changed
 
 
@@ -29,6 +29,5 @@ def command(
 
     game = Game.load(plugins_for(str(source), ""), source)
     game, dropped = game.insert(number, parse_move(move, game.rules))
-    if output:
-        game.save(output)
+    save(game, output)
     emit(game.program.text, changed(game, dropped), as_json)

@@ -13,6 +13,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
+from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
 from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
@@ -22,6 +23,7 @@ from perfdojo_sdk.core.words import number_of
 if TYPE_CHECKING:
     from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.graph.graph import Graph
+    from perfdojo_sdk.library.manifest import KernelEntry
     from perfdojo_sdk.models.optimise import ModelResult
     from perfdojo_sdk.models.shortening import Shortened
 
@@ -275,22 +277,26 @@ def _elsewhere(graph: Graph) -> str:
     return table(("runs in", "nodes", "why", "bytes that cross in a call"), rows, "runs elsewhere")
 
 
-def _text(result: ModelResult) -> str:
-    free = result.manifest.rows
+def _entries(result: ModelResult) -> tuple[KernelEntry, ...]:
+    """The kernels of the model's library."""
+    return result.library.manifest.kernels if result.library and result.library.manifest else ()
+
+
+def _calls(result: ModelResult) -> Counter[str]:
+    """Kernel -> its calls in one of the model, or in one for each block of rows; none if all of it is packed
+    once."""
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = Counter(kernel for graph in graphs for kernel in graph.kernels)
-    packed = result.manifest.packed
-    if packed:
+    if packed := result.manifest.packed:
         counts.subtract(call.kernel for call in packed.calls if call.whole)
-    rows = []
-    for entry in result.library.manifest.kernels if result.library and result.library.manifest else ():
-        final = entry.timing.call
-        each = final.median_s if final else 0.0
-        rows.append((entry.name, counts[entry.name], seconds(each), seconds(each * counts[entry.name])))
-    for part in result.manifest.parts.values():
-        time = seconds(part.median_s)
-        rows.append((f"{part.peer}: {', '.join(part.nodes)}", 1, time, time))
-    lines = [table(("kernel", "calls", "time", "together"), rows)] if rows else []
+    return counts
+
+
+def _text(result: ModelResult) -> str:
+    free, packed = result.manifest.rows, result.manifest.packed
+    graphs = result.manifest.blocks.values() or (result.manifest,)
+    counts = _calls(result)
+    lines = kernel_lines(_entries(result), counts, result.manifest.parts.values())
     if foreign := result.manifest.parts.values():
         crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
         peers = " and ".join(sorted({str(p.peer) for p in foreign}))
@@ -355,6 +361,7 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "target": manifest.target,
         "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
+        "per_kernel": kernel_data(_entries(result), _calls(result)),
         "free": None if manifest.rows is None else manifest.rows.name,
         "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],
         "races": [race.model_dump(mode="json") for race in manifest.races],

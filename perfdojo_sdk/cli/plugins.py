@@ -214,6 +214,7 @@ def check(
     The exit code is 4 when a check failed, 3 when nothing failed and this machine lacks what some
     checks need.
     """
+    from perfdojo_sdk.game import write_atomically
     from perfdojo_sdk.testing import reports
     from perfdojo_sdk.testing.conformance import run_all
     from perfdojo_sdk.testing.context import BUDGETS
@@ -229,9 +230,9 @@ def check(
         results.append(result)
         progress(f"{len(results):3}  {reports.line(result)}  {result.seconds:.1f} s")
     if junit:
-        junit.write_bytes(reports.junit(plugin.name, results))
+        write_atomically(junit, reports.junit(plugin.name, results))
     if badge:
-        badge.write_text(reports.badge(results), encoding="utf-8")
+        write_atomically(badge, reports.badge(results))
     found = reports.counts(results)
     data = {
         "plugin": plugin.name,

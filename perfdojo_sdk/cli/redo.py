@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from perfdojo_sdk.cli.console import Json, emit
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for, save
 
 
 def command(source: SavedGameArgument, output: OutputOption = None, as_json: Json = False) -> None:
@@ -14,6 +14,5 @@ def command(source: SavedGameArgument, output: OutputOption = None, as_json: Jso
     from perfdojo_sdk.game import Game
 
     game = Game.load(plugins_for(str(source), ""), source).redo()
-    if output:
-        game.save(output)
+    save(game, output)
     emit(game.program.text, {**game.as_json(), "program": game.program.text}, as_json)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from perfdojo_sdk.cli.console import progress
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.core.errors import UnavailableError, VerificationError
 from perfdojo_sdk.core.transformation import Rules
@@ -31,7 +32,9 @@ TargetOption = Annotated[
     ),
 ]
 SavedGameArgument = Annotated[Path, typer.Argument(metavar="GAME", help="A saved game (GAME.json).")]
-OutputOption = Annotated[Path | None, output_option(help="Save the game in this file.")]
+OutputOption = Annotated[
+    Path | None, output_option(help="Save the game in this file; a missing folder is made.")
+]
 
 
 def plugins_for(source: str, target: str) -> Plugins:
@@ -59,6 +62,15 @@ def open_game(plugins: Plugins, source: str, target: str = "") -> Game:
     if target and target != game.target.name:
         raise typer.BadParameter(f"{source} is a game for {game.target.name}, not for {target}")
     return game
+
+
+def save(game: Game, output: Path | None) -> None:
+    """Save a game where ``--output`` says, if it does; say where, and which folder was made for it."""
+    if output is None:
+        return
+    new = "" if output.parent.is_dir() else f", in the new folder {output.parent}"
+    game.save(output)
+    progress(f"saved as {output}{new}")
 
 
 def one_kernel(plugins: Plugins, source: str, target: Target) -> Kernel:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress
-from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for
+from perfdojo_sdk.cli.sources import OutputOption, SavedGameArgument, plugins_for, save
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,8 +29,7 @@ def command(
     from perfdojo_sdk.game import Game
 
     game, dropped = Game.load(plugins_for(str(source), ""), source).undo(number)
-    if output:
-        game.save(output)
+    save(game, output)
     emit(game.program.text, changed(game, dropped), as_json)
 
 

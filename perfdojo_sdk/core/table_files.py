@@ -10,8 +10,10 @@ alone, whoever wrote it.
 
 from __future__ import annotations
 
+import errno
 import re
 import struct
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from math import isfinite
@@ -20,6 +22,7 @@ from pathlib import Path
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.files import cache_folder, read_bounded, write_whole
 from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.words import number_of
 
 #: Most bytes of a table's file.
 MOST_BYTES = 1 << 20
@@ -41,11 +44,12 @@ _MOST_KNOWN = 64
 
 
 class TableFileError(Exception):
-    """A table's file is missing or unfit; the text says why, ``hint`` what to try."""
+    """A table's file is missing or unfit; the text says what is, ``hint`` what to try."""
 
-    def __init__(self, why: str, hint: str = "") -> None:
-        super().__init__(why)
-        self.hint = hint
+    def __init__(self, what: str, why: str, hint: str, of_digest: bool = False) -> None:
+        """``of_digest``: the digest in the text is at fault, and not the name."""
+        super().__init__(what)
+        self.why, self.hint, self.of_digest = why, hint, of_digest
 
 
 @frozen
@@ -70,11 +74,31 @@ def check_names(file: TableFile) -> None:
     """:class:`TableFileError` for a name that could lead elsewhere, or for what is no digest."""
     if not _NAME.fullmatch(file.name) or ".." in file.name:
         raise TableFileError(
-            "a table's file is named by letters, digits, '_', '-' and '.', 64 at most",
-            "it stands beside the text",
+            f"{_quoted(file.name)} is no name of a table's file",
+            "it stands beside the text, and its name has letters, digits, '_', '-' and '.', 64 at most",
+            f'put it there, and write "{_plain(file.name)}"',
         )
     if not _DIGEST.fullmatch(file.digest):
-        raise TableFileError("a digest has 64 hexadecimal digits", f"sha256sum {file.name} prints it")
+        small = file.digest.lower()
+        hint = f'write "{small}"' if _DIGEST.fullmatch(small) else f"`sha256sum {file.name}` prints it"
+        raise TableFileError(
+            f"{_quoted(file.digest)} is no digest of {file.name}",
+            f"a digest has 64 digits 0 to 9 and a to f, this one {number_of(len(file.digest), 'characters')}",
+            hint,
+            of_digest=True,
+        )
+
+
+def _quoted(word: str) -> str:
+    return f'"{word[:80]}"' + (" ..." if len(word) > 80 else "")
+
+
+def _plain(name: str) -> str:
+    """A name for the file that is called ``name``."""
+    return (
+        re.sub(r"[^A-Za-z0-9_.-]|\.(?=\.)", "_", Path(name).name, flags=re.ASCII)[-64:].lstrip(".-")
+        or "t.bin"
+    )
 
 
 def elements(file: TableFile, dtype: str, cells: int, beside: Path | None) -> tuple[float | int, ...]:
@@ -83,7 +107,9 @@ def elements(file: TableFile, dtype: str, cells: int, beside: Path | None) -> tu
     size = cells * BYTES[dtype]
     if size > MOST_BYTES:
         raise TableFileError(
-            f"a table's file has at most {MOST_BYTES} bytes", "pass a larger array as an input"
+            f"a table's file has at most {MOST_BYTES} bytes, {file.name} would have {size}",
+            f"{cells} elements of {dtype} take {number_of(BYTES[dtype], 'bytes')} each",
+            f"make the array an input: a table of {dtype} has at most {MOST_BYTES // BYTES[dtype]} elements",
         )
     known = _KNOWN.get((file.digest, dtype))
     if known is None:
@@ -92,7 +118,11 @@ def elements(file: TableFile, dtype: str, cells: int, beside: Path | None) -> tu
             _KNOWN.clear()
         _KNOWN[file.digest, dtype] = known
     if len(known) != cells:
-        raise TableFileError(f"{file.name} holds {len(known)} elements of {dtype}, and the table {cells}")
+        raise TableFileError(
+            f"{file.name} holds {number_of(len(known), 'elements')} of {dtype}, and the table {cells}",
+            f"it has {len(known) * BYTES[dtype]} bytes, and the dimensions and {dtype} ask for {size}",
+            f"let the dimensions give {len(known)} elements, or write the file anew with {cells} of {dtype}",
+        )
     return known
 
 
@@ -127,31 +157,69 @@ def content_of(file: TableFile, beside: Path | None = None) -> bytes:
         except OSError as error:
             if place.name != file.name or isinstance(error, FileNotFoundError):
                 continue
-            raise TableFileError(f"cannot read {place}: {error.strerror}") from None
+            raise TableFileError(
+                f"cannot read {place}", str(error.strerror), _mend(error, file.name)
+            ) from None
         if _remember(file.digest, content):
             if place is not kept:
                 with suppress(OSError):
                     write_whole(kept, content)
             return content
         if place.name == file.name:
-            hint = f'it is "{sha256(content).hexdigest()}"'
-            raise TableFileError(f"{file.name} has another digest than the text says", hint)
+            raise TableFileError(
+                f"{file.name} has another digest than the text says",
+                f'{place} was changed, or another file is meant: it has "{sha256(content).hexdigest()}"',
+                "write that digest if this content is meant, or put the right file there",
+                of_digest=True,
+            )
     where = "" if beside is None else f" beside the text, in {beside}"
     raise TableFileError(
-        f"there is no {file.name}{where}", f"put it there, or into {kept.parent} as {kept.name}"
+        f"there is no {file.name}{where}",
+        "the text does not come from a file, so nothing stands beside it"
+        if beside is None
+        else f"no file there has this name or digest, and {kept.parent} does not keep it",
+        f"put it {'beside a file with this text' if beside is None else 'there'}, or into {kept.parent} as"
+        f" {kept.name}",
     )
+
+
+def _mend(error: OSError, name: str) -> str:
+    """The advice on a file that cannot be read."""
+    if error.errno == errno.EFBIG:
+        return f"make the array an input, or cut it: a table's file has at most {MOST_BYTES} bytes"
+    if error.errno in (errno.EACCES, errno.EPERM):
+        return f"let yourself read it: chmod u+r {name}"
+    return "put a plain file there, no folder and no link"
 
 
 def _decoded(content: bytes, dtype: str, name: str) -> tuple[float | int, ...]:
     letter = _LETTERS[dtype]
-    if len(content) % BYTES[dtype]:
-        raise TableFileError(f"{name} has {len(content)} bytes, which are no whole number of {dtype}")
+    if rest := len(content) % BYTES[dtype]:
+        raise TableFileError(
+            f"{name} has {len(content)} bytes, which are no whole number of {dtype}",
+            f"an element of {dtype} has {number_of(BYTES[dtype], 'bytes')}, so that {rest} are left over",
+            _WRITE,
+        )
     found: tuple[float | int, ...] = struct.unpack(f"<{len(content) // BYTES[dtype]}{letter}", content)
     if dtype == "bf16":
         words = struct.pack(f"<{len(found)}I", *[int(each) << 16 for each in found])
         found = struct.unpack(f"<{len(found)}f", words)
-    if dtype == "bool" and any(each > 1 for each in found):
-        raise TableFileError(f"{name} holds bytes other than 0 and 1 for bool")
-    if not all(map(isfinite, found)):
-        raise TableFileError(f"{name} holds a number that is not finite")
+    if dtype == "bool":
+        _check_each(found, lambda each: each <= 1, name, "holds bytes other than 0 and 1 for bool")
+    _check_each(found, isfinite, name, "holds a number that is not finite")
     return found
+
+
+#: The way to write a table's file.
+_WRITE = "write the elements little-endian and nothing else: array.astype('<f4').tofile(...) does for f32"
+
+
+def _check_each(
+    found: Sequence[float | int], fits: Callable[[float | int], bool], name: str, what: str
+) -> None:
+    """:class:`TableFileError` for the first element that does not fit."""
+    if all(map(fits, found)):
+        return
+    k = next(k for k, each in enumerate(found) if not fits(each))
+    why = f"element {k}, counted from 0, is {found[k]}"
+    raise TableFileError(f"{name} {what}", why, "replace it, and the digest in the text")

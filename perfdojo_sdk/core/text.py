@@ -189,7 +189,8 @@ def _filed(
     try:
         return elements(file, dtype, cells, beside), file
     except TableFileError as error:
-        line.fail("PD-P018", str(error), token.column, len(token.text), error.hint)
+        at = digest if error.of_digest else token
+        line.fail("PD-P018", str(error), at.column, len(at.text), error.hint, error.why)
 
 
 def _value(line: Line, dtype: str) -> float | int:

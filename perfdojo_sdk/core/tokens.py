@@ -66,15 +66,20 @@ class Line:
             self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
 
     def fail(
-        self, code: str, what: str, column: int | None = None, length: int = 1, hint: str = ""
+        self,
+        code: str,
+        what: str,
+        column: int | None = None,
+        length: int = 1,
+        hint: str = "",
+        why: str = "",
     ) -> NoReturn:
         if column is None:
             token = self.peek()
             column = token.column if token else len(self.source.rstrip()) + 1
             length = len(token.text) if token else 1
-        raise ProgramError(
-            code, what, place=SourceSpan(self.number, column, self.source, length, self.file), hint=hint
-        )
+        place = SourceSpan(self.number, column, self.source, length, self.file)
+        raise ProgramError(code, what, place=place, why=why, hint=hint)
 
     def peek(self, ahead: int = 0) -> Token | None:
         at = self.next + ahead

@@ -8,7 +8,7 @@ strides are exactly the kernel's.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -126,6 +126,30 @@ def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     start = -raw.ctypes.data % ALIGNMENT
     array: Array = raw[start : start + size].view(dtype).reshape(shape)
     return array
+
+
+def keywords(inputs: Sequence[str], own: Collection[str]) -> dict[str, str]:
+    """Keyword -> the input that it gives. An input that is called as one of the call's ``own`` arguments gets
+    an underscore behind its name, as parameters in headers do."""
+    found: dict[str, str] = {}
+    for name in inputs:
+        word = name
+        while word in own or (word != name and word in inputs):
+            word += "_"
+        found[word] = name
+    return found
+
+
+def by_keyword(words: Mapping[str, str]) -> str:
+    """Advice on inputs whose keywords are not their names; nothing if there are none."""
+    others = {word: name for word, name in words.items() if word != name}
+    if not others:
+        return ""
+    names = " and ".join(f"{name}=" for name in others.values())
+    has = "is an argument" if len(others) == 1 else "are arguments"
+    instead = " and ".join(f"{word}=" for word in others)
+    inputs = "the input" if len(others) == 1 else "the inputs"
+    return f"{names} {has} of the call itself: give {inputs} by position, or by {instead}"
 
 
 def thread_count(threads: Any) -> int:

@@ -28,8 +28,10 @@ from perfdojo_sdk.library.arrays import (
     ArgumentValueError,
     Array,
     aligned_empty,
+    by_keyword,
     check_layout,
     dtype_name,
+    keywords,
     numpy_dtype,
     refuse_overlap,
     thread_count,
@@ -196,8 +198,15 @@ class Library:
         return f"<library for {self.manifest.target}: {', '.join(self._operators)}>"
 
 
+#: Arguments of a call of an operator besides its inputs.
+OWN_ARGUMENTS = ("out", "threads", "workspace")
+
+
 class Operator:
-    """One operator: ``operator(x, ..., out=None, threads=None, workspace=None)``, inputs also by name."""
+    """One operator: ``operator(x, ..., out=None, threads=None, workspace=None)``, inputs also by name.
+
+    An input of one of these three names is given by position, or with an underscore behind it: ``out_=``.
+    """
 
     def __init__(self, name: str, functions: Sequence[_Function]) -> None:
         self.name = name
@@ -263,23 +272,27 @@ class Operator:
             raise ArgumentTypeError("PD-L011", what, hint="give them in order, without names")
         if len(inputs) > len(names):
             return list(inputs)  # too many, which the caller refuses
-        free = names[len(inputs) :]
-        for name in named:
+        free, words = names[len(inputs) :], keywords(names, OWN_ARGUMENTS)
+        given: dict[str, Any] = {}
+        for word, value in named.items():
+            name = words.get(word, "")
             if name not in free:
-                taken = f"gets {name} twice" if name in names else f"has no input {name}"
-                hint = "" if name in names else closest(name, [*names, "out", "threads", "workspace"])
+                taken = f"gets {word} twice" if name else f"has no input {word}"
+                hint = "" if name else closest(word, [*words, *OWN_ARGUMENTS])
                 what = f"{self.name} {taken}; its inputs are {', '.join(names)}"
                 raise ArgumentTypeError("PD-L011", what, hint=hint)
-        missing = [name for name in free if name not in named]
+            given[name] = value
+        missing = [name for name in free if name not in given]
         if missing:
-            raise ArgumentTypeError("PD-L011", f"{self.name} lacks {', '.join(missing)}")
-        return [*inputs, *(named[name] for name in free)]
+            hint = by_keyword({word: name for word, name in words.items() if name in missing})
+            raise ArgumentTypeError("PD-L011", f"{self.name} lacks {', '.join(missing)}", hint=hint)
+        return [*inputs, *(given[name] for name in free)]
 
     def _bound(
         self, inputs: Sequence[Any], out: Any, threads: int | None, workspace: Any, own: bool
     ) -> BoundCall:
-        count = thread_count(threads)
         function = self._function(inputs)
+        count = thread_count(threads)
         arrays = function.inputs(inputs)
         outputs = function.outputs(inputs, out)
         if own and workspace is None:
@@ -303,7 +316,8 @@ class Operator:
         if len(inputs) != len(names):
             expected = ", ".join(i.name for i in names)
             what = f"{self.name} takes {number_of(len(names), 'inputs')} ({expected}), not {len(inputs)}"
-            raise ArgumentTypeError("PD-L011", what)
+            hint = by_keyword(keywords([i.name for i in names], OWN_ARGUMENTS))
+            raise ArgumentTypeError("PD-L011", what, hint=hint if len(inputs) < len(names) else "")
         views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
         key = tuple((v.shape, dtype_name(v.dtype)) for v in views)
         function = self._functions.get(key)

@@ -92,11 +92,17 @@ class KernelTiming(Strict):
     @property
     def speed_up(self) -> float | None:
         """Initial over final time; None unless both were obtained in the same way, and are believed."""
-        if self.suspect or not self.initial or not self.final:
+        return self._over_initial(self.final)
+
+    @property
+    def call_speed_up(self) -> float | None:
+        """The same for a call while constant inputs stay as they are: initial programs pack nothing."""
+        return self._over_initial(self.call)
+
+    def _over_initial(self, time: Timing | None) -> float | None:
+        if self.suspect or not self.initial or not time or self.initial.provenance != time.provenance:
             return None
-        if self.initial.provenance != self.final.provenance:
-            return None
-        return self.initial.median_s / self.final.median_s
+        return self.initial.median_s / time.median_s
 
     @property
     def roofline_fraction(self) -> float | None:
@@ -218,7 +224,9 @@ def read_manifest(directory: Path) -> Manifest:
             raise LibraryError("PD-L002", what, hint=hint) from None
         what = f"{directory} holds no library"
         if (directory / MODEL).is_file():
-            hint = "it holds a model: perfdojo_sdk.load_model"
+            hint = (
+                f"it holds a model: perfdojo_sdk.load_model; its kernels' library is {directory / 'library'}"
+            )
         elif directory.is_file():
             hint = f"name the folder: {directory.parent}"
         raise LibraryError("PD-L001", what, why=f"{path}: {error.strerror}", hint=hint) from None

@@ -150,7 +150,7 @@ def _sources(target: str, kernels: Sequence[Found], packed: Sequence[Packable]) 
     try:
         contents = {name: content_of(tables[name]) for name in sorted(tables)}
     except TableFileError as error:
-        raise _unpackable("the SDK", str(error)) from None
+        raise _unpackable("the SDK", f"{error}: {error.why}; {error.hint}") from None
     files += [PackagedFile("table", f"programs/{name}", content) for name, content in contents.items()]
     try:
         support = shared_support(packed)

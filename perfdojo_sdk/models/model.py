@@ -27,7 +27,9 @@ from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
     aligned_empty,
+    by_keyword,
     check_layout,
+    keywords,
     thread_count,
     view,
 )
@@ -134,8 +136,15 @@ def _check_node(node: NodeEntry, entry: KernelEntry | None, manifest: ModelManif
     raise LibraryError("PD-O011", f"the library has no kernel {node.kernel} for a call of the model")
 
 
+#: Arguments of a call of a model besides its inputs.
+OWN_ARGUMENTS = ("threads",)
+
+
 class Model:
-    """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it."""
+    """A model: ``model(x, ..., threads=None)`` or ``model(name=x)``; :attr:`manifest` describes it.
+
+    An input called ``threads`` is given by position, or as ``threads_=``.
+    """
 
     def __init__(
         self,
@@ -236,8 +245,9 @@ class Model:
         A model with free rows, or with parts that a peer runs, is called as usual each time, after the same
         checks: with fresh outputs, and with the weights of then.
         """
-        given, count = self._by_name(inputs, named), thread_count(threads)
+        given = self._by_name(inputs, named)
         arrays = [self._input(name, given, copy=False) for name in self.manifest.inputs]
+        count = thread_count(threads)
         if self._function is None:
             held = dict(zip(self.manifest.inputs, arrays, strict=True))
             return lambda: _one_or_all(self.run(held, count))
@@ -255,14 +265,18 @@ class Model:
         takes = f"{self.manifest.name} takes {number_of(len(names), 'inputs')} ({', '.join(names)})"
         if len(inputs) > len(names):
             raise ArgumentTypeError("PD-L011", f"{takes}, not {len(inputs)}")
-        given = dict(zip(names, inputs, strict=False))
-        for name in named:
+        given, words = dict(zip(names, inputs, strict=False)), keywords(names, OWN_ARGUMENTS)
+        for word, value in named.items():
+            name = words.get(word)
+            if name is None:
+                hint = (
+                    "models return fresh arrays" if word == "out" else closest(word, [*words, *OWN_ARGUMENTS])
+                )
+                raise ArgumentTypeError("PD-L011", f"{ascii(word)[1:-1]} is no input", why=takes, hint=hint)
             if name in given:
-                raise ArgumentTypeError("PD-L011", f"{name} is given twice", why=takes)
-            if name not in names:
-                hint = "models return fresh arrays" if name == "out" else closest(name, [*names, "threads"])
-                raise ArgumentTypeError("PD-L011", f"{ascii(name)[1:-1]} is no input", why=takes, hint=hint)
-        return {**given, **named}
+                raise ArgumentTypeError("PD-L011", f"{word} is given twice", why=takes)
+            given[name] = value
+        return given
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
@@ -312,7 +326,8 @@ class Model:
     def _input(self, name: str, inputs: Mapping[str, Any], copy: bool = True) -> Array:
         """An input, checked; in a layout of its own it is copied, or refused unless ``copy``."""
         if name not in inputs:
-            raise ArgumentTypeError("PD-L011", f"input {name} is missing")
+            words = keywords([name], OWN_ARGUMENTS)
+            raise ArgumentTypeError("PD-L011", f"input {name} is missing", hint=by_keyword(words))
         array = view(inputs[name], name)
         shape, dtype = self._types[name]
         if self._rows is not None:
@@ -335,11 +350,26 @@ class Model:
         if not array.dtype.isnative:
             what = f"{name} has bytes in the other order, the model takes {expected}"
             return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
-        what = f"{name} has the shape {array.shape}, the model takes {expected}"
-        free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
-        return ArgumentValueError(
-            "PD-L011", what, hint=free if self._rows is None and array.ndim == len(entry.shape) else ""
-        )
+        shown = f"[{','.join(map(str, array.shape))}]"
+        if array.ndim == len(entry.shape):
+            what = f"{name} has the shape {shown}, the model takes {expected}"
+            free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
+            return ArgumentValueError("PD-L011", what, hint=free if self._rows is None else "")
+        what = f"{name} has {number_of(array.ndim, 'dimensions')}, {shown}; the model takes"
+        what += f" {len(entry.shape)}, {expected}"
+        return ArgumentValueError("PD-L011", what, hint=self._other_rank(name, array.shape))
+
+    def _other_rank(self, name: str, given: tuple[int, ...]) -> str:
+        """Advice on an input with too few or too many dimensions."""
+        shape = self.manifest.values[name].shape
+        if self._rows is not None and name in self._rows.rows.free:
+            shape = self.manifest.shape(name, 1)  # of one row, which is what a smaller array may be
+        flat = len(given) == 1 and prod(given) == prod(shape)
+        if flat or [size for size in given if size != 1] == [size for size in shape if size != 1]:
+            return f"give it the dimensions of the model: {name}.reshape({', '.join(map(str, shape))})"
+        if given[:1] == (1,) and len(given) == len(shape) + 1:
+            return f"leave its first dimension out: {name}[0]"
+        return f"the model was built for {self.manifest.text(name)}; for other shapes, build it with them"
 
     def _place(self, name: str, arrays: dict[str, Array], block: Array) -> Array:
         """Memory for the result of a kernel: in the block, or fresh for an output of the model."""

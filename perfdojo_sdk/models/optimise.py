@@ -65,11 +65,11 @@ from perfdojo_sdk.models.packing import (
     PackPlan,
     constant_inputs,
     has_function,
+    kept_warm,
     packed_values,
     packing_builder,
     packings_of,
     plan_packing,
-    seldom_cached,
 )
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.policy import KERNELS_ONLY, Policy
@@ -194,8 +194,7 @@ def optimise(
         constants = constant_inputs([graph]) if packs else {}
         weights = sum(array.nbytes for array in graph.constants.values())
         figures = plugins.machine_figures(target)
-        cold = seldom_cached([k.program for k in kernels], constants, weights, figures)
-        constants = {t: names for t, names in constants.items() if all(t != p.text for p in cold)}
+        constants, cold = kept_warm([k.program for k in kernels], constants, weights, figures)
 
         def unit(found: Sequence[Found]) -> packaging.Unit:
             nonlocal pack

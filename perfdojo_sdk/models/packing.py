@@ -8,8 +8,10 @@ the same for all numbers of rows, and equal work is done once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Protocol
 
 from perfdojo_sdk.codegen.packed import PackingGenerator
 from perfdojo_sdk.core.program import Program
@@ -20,6 +22,8 @@ from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.builder import KernelBuilder, MakeBuilder
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.manifest import ModelManifest
+from perfdojo_sdk.models.manifest import home as home_of
 from perfdojo_sdk.plugins import Plugins
 
 #: Most times that a kernel uses each weight, if memory and not arithmetic takes its time.
@@ -67,12 +71,29 @@ def constant_homes(graph: Graph, seldom: Collection[str] = ()) -> tuple[frozense
         return frozenset(constants), frozenset()
     kept = {graph.home(value.name) for value in graph.outputs}
     kept |= {graph.home(check.value) for check in graph.checks}
-    nodes = set()
-    for k, node in enumerate(graph.nodes):
-        if all(graph.home(name) in constants for name in node.inputs) and kept.isdisjoint(node.outputs):
-            constants.update(node.outputs)
-            nodes.add(k)
-    return frozenset(constants), frozenset(nodes)
+    return _spread(constants, graph.nodes, kept, graph.home)
+
+
+class _Call(Protocol):
+    """A call by the names of its arrays."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def outputs(self) -> tuple[str, ...]: ...
+
+
+def _spread(
+    constants: Collection[str], calls: Sequence[_Call], kept: Collection[str], home: Callable[[str], str]
+) -> tuple[frozenset[str], frozenset[int]]:
+    """The constants, with what calls make of constants alone, and the numbers of these calls. ``kept``:
+    values that are no such result."""
+    known, alone = set(constants), set()
+    for k, call in enumerate(calls):
+        if all(home(name) in known for name in call.inputs) and not any(n in kept for n in call.outputs):
+            known.update(call.outputs)
+            alone.add(k)
+    return frozenset(known), frozenset(alone)
 
 
 def packed_values(graph: Graph, seldom: Collection[str] = ()) -> tuple[str, ...]:
@@ -96,16 +117,41 @@ def packings_of(kernels: Iterable[Found]) -> dict[str, Packing]:
 def constant_inputs(graphs: Sequence[Graph], seldom: Collection[str] = ()) -> dict[str, tuple[str, ...]]:
     """Text of a program -> its inputs that are constants, in most of the nodes where any is: a kernel has one
     pack, and nodes with other constants call it whole."""
-    counts: dict[str, Counter[tuple[str, ...]]] = {}
+    found = []
     for graph in graphs:
         constants, alone = constant_homes(graph, seldom)
         for k, node in enumerate(graph.nodes):
-            if k in alone or graph.foreign:
-                continue
-            pairs = zip(node.program.given, node.inputs, strict=True)
-            if found := tuple(array for array, name in pairs if graph.home(name) in constants):
-                counts.setdefault(node.program.text, Counter())[found] += 1
-    return {text: counted.most_common(1)[0][0] for text, counted in counts.items()}
+            if k not in alone and not graph.foreign:
+                pairs = zip(node.program.given, node.inputs, strict=True)
+                names = tuple(array for array, name in pairs if graph.home(name) in constants)
+                found.append((node.program.text, names))
+    return _commonest(found)
+
+
+def _commonest(calls: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Kernel -> the constant inputs that most of its calls with any have."""
+    counts: dict[str, Counter[tuple[str, ...]]] = {}
+    for kernel, names in calls:
+        if names:
+            counts.setdefault(kernel, Counter())[names] += 1
+    return {kernel: counted.most_common(1)[0][0] for kernel, counted in counts.items()}
+
+
+def constants_of_package(
+    manifest: ModelManifest, given: Mapping[str, Sequence[str]]
+) -> dict[str, tuple[str, ...]]:
+    """Kernel of a model that was built -> its inputs that are constants, as :func:`constant_inputs` finds
+    them. ``given``: kernel -> the names of its inputs."""
+    found = []
+    for graph in manifest.blocks.values() or (manifest,):
+        home = partial(home_of, graph.views)
+        kept = {home(name) for name in (*graph.outputs, *(check.value for check in graph.checks))}
+        constants, alone = _spread(graph.constants, graph.nodes, kept, home)
+        for k, node in enumerate(graph.nodes):
+            if k not in alone and node.kernel and manifest.symbol:
+                pairs = zip(given[node.kernel], node.inputs, strict=True)
+                found.append((node.kernel, tuple(array for array, name in pairs if home(name) in constants)))
+    return _commonest(found)
 
 
 def seldom_cached(
@@ -128,6 +174,16 @@ def seldom_cached(
         ):
             found.append(program)
     return found
+
+
+def kept_warm(
+    programs: Iterable[Program], constants: Mapping[str, Sequence[str]], weights: int, figures: MachineFigures
+) -> tuple[dict[str, tuple[str, ...]], list[Program]]:
+    """The constant inputs of programs but for those of :func:`seldom_cached`, and the latter programs; the
+    arguments are the same."""
+    cold = seldom_cached(programs, constants, weights, figures)
+    left_out = {program.text for program in cold}
+    return {text: tuple(names) for text, names in constants.items() if text not in left_out}, cold
 
 
 def packing_builder(constants: Mapping[str, Sequence[str]], cold: Collection[str] = ()) -> MakeBuilder:

@@ -148,3 +148,8 @@ class KernelRecord(Strict):
     """The time without the kernel's pack, which :attr:`final` holds; None if it offers none."""
     build_seconds: dict[str, float] = {}
     """Seconds of each stage of the build. Legs of verification run in parallel and report their own times."""
+
+    @property
+    def call(self) -> Timing | None:
+        """The time of a call while constant inputs stay as they are."""
+        return self.packed or self.final

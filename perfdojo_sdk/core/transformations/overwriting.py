@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Gone, Rewritten
-from perfdojo_sdk.core.program import Node, Program, Statement
+from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -61,7 +61,67 @@ def _writes_the_same(facts: Overwritten) -> Refusal | None:
     alike = first and second and sizes == others and first.target == second.target
     if second and alike and not second.guard and not second.chooses:
         return None
-    return Refusal.of(facts.node.id, nodes=(facts.follower.id,), follower=_head(facts.follower))
+    difference, remedy = _difference(facts.node, facts.follower)
+    follower = facts.follower
+    return Refusal.of(
+        facts.node.id,
+        nodes=(follower.id,),
+        follower=_head(follower),
+        difference=difference,
+        remedy=remedy,
+    )
+
+
+def _difference(node: Node, follower: Node) -> tuple[str, str]:
+    """The difference between what two nests write, and what to try."""
+    (sizes, first), (others, second) = _nest(node), _nest(follower)
+    for nest, statement in ((node, first), (follower, second)):
+        if statement is None:
+            return _several(nest)
+    assert first is not None and second is not None
+    mine, theirs = first.target, second.target
+    if mine.array != theirs.array:
+        what = f"it writes {theirs.array}, and {first.id} writes {mine.array}"
+        return what, f"bring a nest that writes {mine.array} behind {node.id}, with reorder_statements"
+    if sizes != others:
+        return _other_loops(node, follower, sizes, others)
+    if mine != theirs:
+        return f"it writes {theirs.text}, and {first.id} writes {mine.text}", "keep it, or swap_scopes"
+    if second.guard:
+        where = " and ".join(condition.text for condition in second.conditions)
+        remedy = f"split_range where that changes, then drop_condition({second.id})"
+        return f"it writes only where {where}", remedy
+    return f"run-time indices choose what it writes: {theirs.text}", "keep it: no move takes that away"
+
+
+def _several(nest: Node) -> tuple[str, str]:
+    """The difference for a nest of several statements."""
+    assert isinstance(nest, Scope)
+    body = nest.chain[0][-1].body
+    what = f"{nest.id} holds {len(body)} nodes, not one statement"
+    return what, f"fission_scope({body[1].id}) cuts the scope around them"
+
+
+def _other_loops(
+    node: Node, follower: Node, sizes: tuple[int, ...], others: tuple[int, ...]
+) -> tuple[str, str]:
+    """The difference for nests of other sizes."""
+    mine, theirs = (each.chain[0] if isinstance(each, Scope) else () for each in (node, follower))
+    what = f"its loops are {_loops(others)}, those of {node.id} are {_loops(sizes)}"
+    apart = [k for k, pair in enumerate(zip(sizes, others, strict=False)) if pair[0] != pair[1]]
+    if len(sizes) == len(others) and len(apart) == 1:
+        [k] = apart
+        if sizes[k] < others[k]:
+            return what, f"split_range({theirs[k].id}, at={sizes[k]}) makes its first part as long"
+        part = f"split_range({mine[k].id}, at={others[k]}) makes its first part as long"
+        return what, f"{part}, and reorder_statements brings that before {follower.id}"
+    if sorted(sizes) == sorted(others):
+        return what, f"swap_scopes({theirs[0].id}) changes their order"
+    return what, "keep it, or make the loops equal with split_scope or split_range"
+
+
+def _loops(sizes: tuple[int, ...]) -> str:
+    return " by ".join(map(str, sizes)) or "none"
 
 
 def _head(node: Node) -> str:
@@ -104,8 +164,8 @@ class DropOverwritten(Analysed[Overwritten]):
         Requirement(
             "PD-T382",
             "what follows does not overwrite it",
-            "{follower} does not write the same elements in the same loops",
-            "give both nests the same range first, with split_range",
+            "{follower} does not write the same elements in the same loops: {difference}",
+            "give both nests the same loops, and one statement each: {remedy}",
             _writes_the_same,
             semantic=True,
             established_by=("split_range", "reorder_statements", "swap_scopes", "fission_scope"),

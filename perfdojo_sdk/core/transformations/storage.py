@@ -39,7 +39,35 @@ def _not_interface(facts: Facts) -> Refusal | None:
     buffer = facts.site.storage
     if facts.site.program.interface.isdisjoint(buffer.arrays):
         return None
-    return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name)
+    program = facts.site.program
+    return Refusal.of(
+        first_use(facts.site),
+        arrays=buffer.arrays,
+        buffer=buffer.name,
+        kernel=program.name,
+        shape=f"[{','.join(map(str, buffer.shape))}]",
+        role=_role(program, buffer),
+        staging=_staging(program, buffer),
+    )
+
+
+def _role(program: Program, buffer: Buffer) -> str:
+    """The part of a buffer in the kernel's interface."""
+    kinds = {"an input": program.given, "an output": program.outputs, "a table": tuple(program.tables)}
+    return " and ".join(kind for kind, names in kinds.items() if not set(buffer.arrays).isdisjoint(names))
+
+
+def _staging(program: Program, buffer: Buffer) -> str:
+    """The move that puts what the outermost scope uses of a buffer into one of the kernel's own."""
+    for array in buffer.arrays:
+        written = array in program.outputs
+        move = (
+            "stage_read" if not written else "stage_accumulator" if array in program.given else "stage_write"
+        )
+        for use in program.occurrences[buffer.name]:
+            if use.access.array == array and use.writes == written and use.above:
+                return f"{move}({use.above[0].id}, array={array})"
+    return "stage_read or stage_write, at a scope that uses it,"
 
 
 #: Moves that put a slice of an array of the interface into a buffer of the kernel's own.
@@ -47,14 +75,14 @@ STAGING = ("stage_read", "stage_write", "stage_accumulator")
 
 OWNED = (
     "the caller owns the buffer",
-    "{buffer} is part of the kernel's interface",
-    "stage it into a buffer of the kernel's own first",
+    "{buffer} is {role} of {kernel}",
+    "first play {staging}, which makes a buffer of the kernel's own, then name that buffer",
     _not_interface,
 )
 LAYOUT_AGREED = (
     "the caller owns the buffer",
-    "{buffer} is part of the kernel's interface, its layout is agreed",
-    "stage it into a buffer of the kernel's own first",
+    "{buffer} is {role} of {kernel}, and its layout {shape} is fixed",
+    "first play {staging}, which makes a buffer of the kernel's own, then name that buffer",
     _not_interface,
 )
 

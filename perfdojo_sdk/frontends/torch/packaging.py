@@ -108,9 +108,8 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     except Exception as error:  # the user's code, or PyTorch's
         why = f"{type(error).__name__}: {str(error)[:500]}"
         hint = _inputs_to_try(weights.values(), inputs)
-        raise ModuleError(
-            "PD-O025", f"PyTorch does not trace {type(net).__name__}", why=why, hint=hint
-        ) from error
+        what = f"PyTorch does not trace {type(net).__name__} for {_shown(inputs)}"
+        raise ModuleError("PD-O025", what, why=why, hint=hint) from error
     lowered = lower(module)
     if lowered.elsewhere:
         return Exported(None, lowered.elsewhere, lowered.operators)
@@ -125,7 +124,13 @@ def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, S
     other = next(((n, d, s) for n, d, s in inputs if used and d in own and d not in used), None)
     if other is not None:
         name, dtype, shape = other
-        sizes = ",".join(map(str, shape))
-        return f"its weights are {' and '.join(used)}, {name} is {dtype}: --input '{name}={used[0]}[{sizes}]'"
-    given = ", ".join(f"{n}={d}[{','.join(map(str, s))}]" for n, d, s in inputs)
-    return f"call the module with such arrays in PyTorch first: {given}"
+        right = _shown([(name, used[0], shape)])
+        return f"its weights are {' and '.join(used)}, {name} is {dtype}: --input '{right}'"
+    return (
+        "call the module with such arrays in PyTorch first; if it refuses them, too, give --input other sizes"
+    )
+
+
+def _shown(inputs: Sequence[tuple[str, str, Shape]]) -> str:
+    """Inputs as users write them."""
+    return ", ".join(f"{n}={d}[{','.join(map(str, s))}]" for n, d, s in inputs)
