@@ -33,7 +33,7 @@ _MAIN = """\
 #include <sys/resource.h>
 #include <signal.h>
 
-int {symbol}({parameters}, void *, size_t, int);
+#include "{file}"
 
 /* The words: bytes of memory; for each array its file, offset, bytes, and 1 if it is an output. */
 int main(int count, char **words)
@@ -63,15 +63,14 @@ _FAULTS = {2: "it was given other arrays than it has", 3: "its arrays do not fit
 def compile_program(
     source: KernelSource, toolchain: Toolchain, flags: Sequence[str], timeout_s: float = 120.0
 ) -> Artifact | Failure:
-    """The function of ``source`` as a program, with the interface that kernels have."""
-    arrays = len(source.inputs) + len(source.outputs)
-    main = _MAIN.format(
-        symbol=source.symbol,
-        arrays=arrays,
-        parameters=", ".join(["void *"] * arrays),
-        given=", ".join(f"at[{k}]" for k in range(arrays)),
-    )
-    files = {f"{source.symbol}.c": source.code, "main.c": main, **source.support}
+    """The function of ``source`` as a program, with the interface that kernels have.
+
+    It is one unit for the compiler, which takes as long to start for a second one as for a small function.
+    """
+    arrays, file = len(source.inputs) + len(source.outputs), f"{source.symbol}.h"
+    given = ", ".join(f"at[{k}]" for k in range(arrays))
+    main = _MAIN.format(symbol=source.symbol, file=file, arrays=arrays, given=given)
+    files = {"main.c": main, file: source.code, **source.support}
     made = toolchain.compile(files, flags, timeout_s, program=True)
     if isinstance(made, Failure):
         return made
