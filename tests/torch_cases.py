@@ -307,6 +307,28 @@ FAMILIES: dict[str, dict[str, Case]] = {
             ),
             (f(1, 2, 5, 7), f(1, 2, 2, 3, 3)),
         ),
+        "resized along one axis": (
+            lambda x, v: (
+                *[
+                    F.interpolate(x, scale_factor=1.3, mode=mode)
+                    for mode in ("nearest", "nearest-exact", "bilinear", "bicubic")
+                ],
+                *[
+                    F.interpolate(x, scale_factor=1.3, mode=mode, antialias=True)
+                    for mode in ("bilinear", "bicubic")
+                ],
+                *[
+                    F.interpolate(v, scale_factor=1.3, mode=mode)
+                    for mode in ("nearest", "nearest-exact", "trilinear")
+                ],
+                *[
+                    F.interpolate(x[0, :, :, :3], scale_factor=1.3, mode=mode)
+                    for mode in ("nearest", "nearest-exact", "linear")
+                ],
+                *[F.affine_grid(x[:, 0, :2, :3], (1, 1, *size), True) for size in ((1, 3), (3, 1))],
+            ),
+            (f(1, 2, 3, 9), f(1, 2, 3, 9, 3)),
+        ),
         **{
             f"at a grid, {padding}, corners {corners}": (
                 lambda x, g, v, h, padding=padding, corners=corners: (

@@ -531,7 +531,8 @@ class Lanes:
         first = self.base.constants[self.level]
         cells = [self.emitter.cell(access, self.base.at(self.level, first + k)) for k in range(self.count)]
         bits = ".bits" if dtype in ROUNDED_DTYPES else ""
-        return f"(pd_{self.made(carrier(dtype))}){{{', '.join([f'{cell}{bits}' for cell in cells])}}}"
+        # In parentheses: the functions that take it may be macros, whose arguments commas separate.
+        return f"((pd_{self.made(carrier(dtype))}){{{', '.join([f'{cell}{bits}' for cell in cells])}}})"
 
     def _named(self, registers: Registers, name: str) -> str:
         """A variable as a vector of this statement's kind: a whole register of f32 may be one of two."""

@@ -140,9 +140,10 @@ def grid_sample(
     return b.view(transpose(b, made, (0, 2, 1)) if rows else made, (batches, channels, *points))
 
 
-def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool) -> Value:
+def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool, alone: float = -1.0) -> Value:
     """The grid of an image of ``size`` (images, channels and two or three dimensions) whose places go through
-    the affine maps ``theta``; ``corners``: as for :func:`grid_sample`."""
+    the affine maps ``theta``; ``corners``: as for :func:`grid_sample`, with ``alone`` for the only element of
+    a dimension."""
     rank, spatial = len(size) - 2, size[2:]
     if rank not in (2, 3) or theta.shape != (size[0], rank, rank + 1) or min(spatial) < 1:
         raise Malformed(f"maps {theta.text} for an image of {list(size)}")
@@ -157,7 +158,7 @@ def affine_grid(b: Builder, theta: Value, size: Sequence[int], corners: bool) ->
 
     text = load(rank)
     for column, (name, extent) in enumerate(zip(reversed(names[1:-1]), reversed(spatial), strict=True)):
-        place = f"{kind}({name}) * 2 / {extent - 1} - 1" if corners and extent > 1 else "-1"
+        place = f"{kind}({name}) * 2 / {extent - 1} - 1" if corners and extent > 1 else str(alone)
         if not corners:
             place = f"({kind}({name}) * 2 + 1) / {extent} - 1"
         text += f" + {load(column)} * ({place})"

@@ -186,6 +186,16 @@ def test_lanes_gather_every_dtype(target: str) -> None:
             for value in (case.read("a", dtype, f"{{0}}*{step}"), case.read("a", dtype, "79-{0}"), chosen):
                 case.lanes(dtype, value, count, "a")
             far = case.read("a", dtype, f"clamp({case.read('k', 'i64')} + 3*{{0}}, 2, {CELLS - 1})-2")
+            if dtype in ("f64", "f32", "f16", "bf16", "i32"):
+                other = case.read("a", dtype, "79-{0}")
+                for value in (f"max({chosen}, {other})", f"min({other}, 2)", f"-{chosen}", f"abs({chosen})"):
+                    case.lanes(dtype, value, count, "a")
+                case.lanes(
+                    "f64" if dtype == "f32" else "f32",
+                    f"{'f64' if dtype == 'f32' else 'f32'}({other})",
+                    count // 2,
+                    "a",
+                )
             if dtype not in UNCOMPUTED_DTYPES:
                 far = f"select({case.read('c', 'bool')}, {far}, {chosen})"
             case.lanes(dtype, far, count, "a")

@@ -21,14 +21,14 @@ MODES, PADDINGS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflectio
 # -- resizing --------------------------------------------------------------------------------------
 
 
-def _nearest(exact: bool) -> Row:
+def _nearest(exact: bool = False, keeps_sizes: bool = False) -> Row:
     """The element at the start of each one's place or, ``exact``, at its middle."""
 
     def rows(c: Call, size: int, count: int, ratio: float) -> list[Taps]:
         step, shift = np.float32(ratio), np.float32(0.5 * exact)
         return [((min(floor((np.float32(i) + shift) * step), size - 1), 1.0),) for i in range(count)]
 
-    return _resized(rows)
+    return _resized(rows, keeps_sizes)
 
 
 def _linear_rows(c: Call, size: int, count: int, ratio: float) -> list[Taps]:
@@ -62,21 +62,19 @@ def _smooth(mode: str) -> Row:
             raise Refused(Reason.CHOICE, f"{c.op} with align_corners")
         return [weighted((i + 0.5) * ratio - 0.5, size, 1 / ratio, how) for i in range(count)]
 
-    return _resized(rows)
+    return _resized(rows, keeps_sizes=True)
 
 
-def _resized(
-    rows_of: Callable[[Call, int, int, float], Sequence[Taps]], copies_same_size: bool = False
-) -> Row:
+def _resized(rows_of: Callable[[Call, int, int, float], Sequence[Taps]], keeps_sizes: bool = False) -> Row:
     """The row for elements that ``rows_of`` describes along one axis, by the call, the axis's size, the
-    size of the result, and the distance of its elements. ``copies_same_size``: PyTorch copies an image of
-    the same size, whatever the factors are."""
+    size of the result, and the distance of its elements. ``keeps_sizes``: PyTorch leaves an axis as it is
+    whose size stays, whatever the factor is; which modes do was tried."""
 
     def row(c: Call) -> Value:
         x = c["input"] if c.has("input") else c["self"]
-        if x.shape == c.shape and copies_same_size:
-            return x
         for n, (count, ratio) in enumerate(_ratios(c, x)):
+            if keeps_sizes and count == x.shape[2 + n]:
+                continue
             x = along(c.b, "resize", x, 2 + n, rows_of(c, x.shape[2 + n], count, ratio))
         return x
 
@@ -108,14 +106,15 @@ def _grid_sample(c: Call) -> Value:
 
 
 def _affine_grid(c: Call) -> Value:
-    return sampling.affine_grid(c.b, c["theta"], c.ints("size"), c.flag("align_corners"))
+    return sampling.affine_grid(c.b, c["theta"], c.ints("size"), c.flag("align_corners"), alone=0.0)
 
 
 ROWS: Mapping[str, Row] = {
-    **{f"upsample_nearest{rank}d": _nearest(exact=False) for rank in (1, 2, 3)},
+    **{f"upsample_nearest{rank}d": _nearest(keeps_sizes=rank == 2) for rank in (1, 2, 3)},
     **{f"_upsample_nearest_exact{rank}d": _nearest(exact=True) for rank in (1, 2, 3)},
     **dict.fromkeys(
-        ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"), _resized(_linear_rows, True)
+        ("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d"),
+        _resized(_linear_rows, keeps_sizes=True),
     ),
     "upsample_bicubic2d": _resized(_cubic_rows),
     "_upsample_bilinear2d_aa": _smooth("linear"),
