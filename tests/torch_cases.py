@@ -301,6 +301,8 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 F.interpolate(x, scale_factor=1.7, mode="bicubic", align_corners=True),
                 F.interpolate(x, size=(2, 2), mode="bilinear", antialias=True),
                 F.interpolate(x, size=(11, 3), mode="bicubic", antialias=True),
+                F.interpolate(x, size=(3, 9), mode="bilinear", antialias=True, align_corners=True),
+                F.interpolate(x, size=(8, 2), mode="bicubic", antialias=True, align_corners=True),
                 F.interpolate(v, size=(5, 13, 4), mode="nearest-exact"),
                 F.interpolate(x[0], size=13, mode="nearest-exact"),
                 F.adaptive_avg_pool2d(F.interpolate(x, size=(26, 4), mode="nearest"), (17, 4)),

@@ -12,7 +12,6 @@ from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import sampling
 from perfdojo_sdk.graph.operators.combinations import Taps, along
 from perfdojo_sdk.graph.operators.resizing import Resizing, weighted
-from perfdojo_sdk.graph.refusals import Reason, Refused
 
 #: PyTorch's numbers of interpolations and of paddings.
 MODES, PADDINGS = ("linear", "nearest", "cubic"), ("zeros", "border", "reflection")
@@ -58,9 +57,10 @@ def _smooth(mode: str) -> Row:
     how = Resizing(mode, cubic=-0.5, exclude_outside=True, antialias=True)
 
     def rows(c: Call, size: int, count: int, ratio: float) -> list[Taps]:
-        if c.flag("align_corners"):
-            raise Refused(Reason.CHOICE, f"{c.op} with align_corners")
-        return [weighted((i + 0.5) * ratio - 0.5, size, 1 / ratio, how) for i in range(count)]
+        if c.flag("align_corners"):  # only the distance of the elements depends on it
+            ratio = (size - 1) / (count - 1) if count > 1 else 0.0
+        scale = 1 / ratio if ratio else 1.0
+        return [weighted((i + 0.5) * ratio - 0.5, size, scale, how) for i in range(count)]
 
     return _resized(rows, keeps_sizes=True)
 
