@@ -123,7 +123,7 @@ FUNCTIONS = (
     "log2", "pow", "rsqrt", "sigmoid", "sin", "sinh", "tan",
 )  # fmt: skip
 YOUNGER = {
-    ":d", ":l", ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", "fmod", "fmod=",
+    ":a", ":d", ":l", ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", "fmod", "fmod=",
     *UNCOMPUTED_DTYPES, *FUNCTIONS,
     *(f"{name}=" for name in FUNCTIONS)
 }  # fmt: skip

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 from perfdojo_sdk.graph.builder import MAX_ELEMENTS, Builder
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.memory import ALIGNMENT, intermediates, plan_memory
-from perfdojo_sdk.graph.operators import attention, elementwise, movement, normalisations, reductions
+from perfdojo_sdk.graph.operators import (
+    attention,
+    combinations,
+    elementwise,
+    movement,
+    normalisations,
+    reductions,
+)
 from perfdojo_sdk.graph.refusals import Malformed, Refused, ValueNeeded
 from perfdojo_sdk.graph.running import run_graph
 
@@ -183,7 +190,7 @@ def test_elements_are_picked_in_any_order(places: list[int], axis: int) -> None:
     b = Builder()
     shape = (7, 2) if axis == 0 else (2, 7)
     x = b.input("x", shape, "i32")
-    graph = b.graph({"y": movement.along(b, "pick", x, axis, [((p, 1.0),) for p in places])})
+    graph = b.graph({"y": combinations.along(b, "pick", x, axis, [((p, 1.0),) for p in places])})
     data = np.arange(14, dtype=np.int32).reshape(shape)
     assert (run_graph(graph, {"x": data})[0] == np.take(data, places, axis)).all()
 
@@ -193,16 +200,45 @@ def test_regular_rows_become_few_nests() -> None:
     b = Builder()
     x = b.input("x", (1, 64), "f32")
     rows = [((k // 2, 1.0),) for k in range(128)]
-    graph = b.graph({"y": movement.along(b, "grow", x, 1, rows)})
+    graph = b.graph({"y": combinations.along(b, "grow", x, 1, rows)})
     assert len(graph.nodes[0].program.body) == 2
 
 
-def test_too_irregular_rows_are_refused() -> None:
+def test_irregular_rows_are_one_statement_that_reads_their_places() -> None:
+    b = Builder()
+    x = b.input("x", (5000,), "f32")
+    places = np.random.default_rng(0).permutation(5000)
+    picked = combinations.along(b, "pick", x, 0, [((int(p), 1.0),) for p in places])
+    graph = b.graph({"y": picked})
+    assert [node.program.statements for node in graph.nodes] == [1]
+    data = np.arange(5000, dtype=np.float32)
+    assert np.array_equal(run_graph(graph, {"x": data})[0], data[places])
+
+
+def test_irregular_rows_with_a_fill_are_refused() -> None:
     b = Builder()
     x = b.input("x", (5000,), "f32")
     places = np.random.default_rng(0).permutation(5000)
     with pytest.raises(Refused, match="nests"):
-        movement.along(b, "pick", x, 0, [((int(p), 1.0),) for p in places])
+        combinations.along(b, "pick", x, 0, [(), *[((int(p), 1.0),) for p in places]])
+
+
+def test_rows_of_fewer_elements_are_exact_and_read_no_others() -> None:
+    """A row of one element beside rows of three: its weight in parts makes the same number, and an infinite
+    neighbour does not reach it."""
+    rng = np.random.default_rng(1)
+    rows = [((k, 0.3),) if k % 3 else ((k, 0.2), (k + 1, 0.5), (k + 2, 0.3)) for k in range(30)]
+    rng.shuffle(rows)
+    b = Builder()
+    x = b.input("x", (40,), "f32")
+    graph = b.graph({"sums": combinations.along(b, "sum", x, 0, rows)})
+    data = rng.standard_normal(40).astype(np.float32)
+    data[7], data[8] = np.inf, np.nan
+    found = run_graph(graph, {"x": data})[0]
+    for got, taps in zip(found, rows, strict=True):
+        if len(taps) == 1:
+            meant = np.float32(taps[0][1]) * data[taps[0][0]]
+            assert got == meant or (np.isnan(got) and np.isnan(meant))
 
 
 # -- attention -----------------------------------------------------------------------------------

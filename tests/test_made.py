@@ -44,7 +44,6 @@ OTHERS = {
     ("perfdojo_sdk/graph/builder.py", "f'{name}.out'"),
     ("perfdojo_sdk/measure/emulated_runner.py", "f'{name}.c'"),
     ("perfdojo_sdk/measure/native_runner.py", "f'{source.symbol}.c'"),
-    ("perfdojo_sdk/measure/programs.py", "f'{source.symbol}.c'"),
     ("perfdojo_sdk/models/kernels.py", "f'{source.symbol}.c'"),
     ("perfdojo_sdk/verify/references.py", "f'{name}_v'"),
     ("plugins/arm_neon/perfdojo_arm_neon/runner.py", "f'{source.symbol}.c'"),

@@ -107,7 +107,8 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     elif moves or statement.accumulate:
         for first in range(0, count, width):
             lanes = min(count - first, width)
-            Lanes(emitter, guard, lanes, width, level, point, first, plain).emit(statement)
+            some = Lanes(emitter, guard, lanes, width, level, point, first, plain, gathers)
+            some.emit(statement)
     elif guard:
         _lane_by_lane(emitter, statement, count, level, point)
     else:
@@ -164,10 +165,12 @@ class Lanes:
         point: Point,
         first: int = 0,
         plain: bool = False,
+        gathers: bool = False,
     ) -> None:
-        """``plain``: the statement needs no vectors but whole registers of f32."""
+        """``plain``: the statement needs no vectors but whole registers of f32. ``gathers``: lanes read cells
+        that are no neighbours."""
         self.emitter, self.guard, self.count, self.width = emitter, guard, count, width
-        self.plain = plain
+        self.plain, self.gathers = plain, gathers
         self.level, self.base = level, point.at(level, first)
         self.low, self.high = "0", str(count)
 
@@ -516,7 +519,8 @@ class Lanes:
         registers = self.emitter.registers.get(self.emitter.program.buffer_of[access.array].name)
         if registers:
             return self._named(registers, variable(registers, self._start(access))[0])
-        if lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 1:
+        buffer = self.emitter.program.buffer_of[access.array]
+        if self.gathers and lane_stride(buffer, access.subscripts, self.level) != 1:
             return self._gather(access, dtype)
         place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
         if self.partial and kind == "f32v":
