@@ -237,3 +237,17 @@ def test_the_header_declares_what_the_sources_define(verified: Path) -> None:
         {**sources, "perfdojo_toy.h": header}, ("-Wall", "-Wextra", "-Werror")
     )
     assert isinstance(compiled, Compiled), compiled
+
+
+def test_a_game_that_would_take_too_long_to_compare_does_not_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then the next one ships, or the initial program, which has no moves to compare."""
+    plugins = load_plugins()
+    rules = plugins.rules(plugins.target("x86_avx2"))
+    start = Trace(parse("kernel f(x) -> y\nx f32 [64] heap\ny f32 [64] heap\n\n64 y[{0}] = x[{0}]\n"))
+    game = Trace(start.root, (rules.step(start.root, Move.of("split_scope", "s0", factor=8)),))
+    monkeypatch.setattr(verification, "MOST_EXACT_WORK", 3)
+    found = verification.exact(game, rules, 0)
+    assert not found.passed and "allow no small shape" in found.detail
+    assert verification.exact(start, rules, 0).passed
+    monkeypatch.undo()
+    assert verification.exact(game, rules, 0).passed

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 EXACT_INSTANCES = 12000
 #: The same limit for a candidate in the middle of a search.
 QUICK_INSTANCES = 500
+#: Most statement instances, times the moves, that the exact leg compares where no smaller shape is found:
+#: some five minutes.
+MOST_EXACT_WORK = 4e9
 #: Most statement instances for comparing a compiled candidate, if no rows of the kernel can be checked alone.
 QUICK_COMPARED = 10**7
 
@@ -171,10 +174,13 @@ def exact(
     kernels, to which those on this one are added."""
     begin, shared = perf_counter(), shared or SharedResults()
     compared = list[_Compared]()
-    for game in games if len(games) > 1 and trace.steps else ():
-        compared.append(_Compared.of(game, rules, seed, shared, compared))
-    if not compared or not all(each.report.ok for each in compared):
-        compared = [_Compared.of(trace, rules, seed, shared)]
+    try:
+        for game in games if len(games) > 1 and trace.steps else ():
+            compared.append(_Compared.of(game, rules, seed, shared, compared))
+        if not compared or not all(each.report.ok for each in compared):
+            compared = [_Compared.of(trace, rules, seed, shared)]
+    except _TooLong as found:
+        return LegResult(passed=False, detail=str(found))
     failed = next((each.report for each in compared if not each.report.ok), None)
     models = min(each.report.end.models for each in compared)
     figures: dict[str, Figure] = {
@@ -190,6 +196,10 @@ def exact(
         failed.problem if failed else f"equal in {number_of(models, 'random models')}, every move and the end"
     )
     return LegResult(passed=not failed, detail=detail, figures=figures)
+
+
+class _TooLong(Exception):
+    """The exact leg would take many minutes on a game. Another one ships, as if this one had failed."""
 
 
 class _Compared(NamedTuple):
@@ -215,6 +225,12 @@ class _Compared(NamedTuple):
         ids = tuple([node.skeleton for node in small.root.body])
         key = (small.root.text, ids, small.program.text, tuple(small.moves), seed)
         report = shared.exact.get(key) if small is not game else None
+        work = statement_instances(small.program) * len(small.steps)
+        if report is None and work > MOST_EXACT_WORK:
+            what = f"its {number_of(len(small.steps), 'moves')} allow no small shape: comparing each takes"
+            raise _TooLong(
+                f"{what} {work:.2g} statement instances, at most {MOST_EXACT_WORK:.2g} are compared"
+            )
         if report is None:
             report = verify_exact_trace(small, rules.dialect, seed)
         if small is not game:
