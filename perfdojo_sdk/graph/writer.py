@@ -161,6 +161,14 @@ class Writer:
         self._lines.append(" ".join(head))
         self._lines += [" ".join(["|", *_sizes(inner), text]) for inner, text in parts]
 
+    def sums(self, y: Place, inner: Sequence[int], term: str) -> None:
+        """Each element of ``y`` as the sum of ``term`` over further loops, in the dtype of computing."""
+        names, kind = levels(len(y.shape)), computed_in(y.dtype)
+        total = y if kind == y.dtype else self.local(y.shape, kind)
+        self.nest(y.shape, f"{total(names)} = 0", (inner, f"{total(names)} += {term}"))
+        if total is not y:
+            self.nest(y.shape, f"{y(names)} = {y.store(total(names))}")
+
     # -- the result
 
     def text(self) -> str:

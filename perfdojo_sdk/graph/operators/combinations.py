@@ -120,10 +120,7 @@ def _at_places(b: Builder, name: str, x: Value, axis: int, rows: Sequence[Taps])
     if most <= FEW_TAPS:
         k.nest(shape, f"{y(names)} = {y.store(' + '.join(map(term, range(most))))}")
         return k.done()[0]
-    total = y if kind == x.dtype else k.local(shape, kind)
-    k.nest(shape, f"{total(names)} = 0", ([most], f"{total(names)} += {term(f'{{{x.rank}}}')}"))
-    if total is not y:
-        k.nest(shape, f"{y(names)} = {y.store(total(names))}")
+    k.sums(y, [most], term(f"{{{x.rank}}}"))
     return k.done()[0]
 
 

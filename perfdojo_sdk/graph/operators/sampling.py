@@ -130,12 +130,8 @@ def grid_sample(
         k.nest(shape, f"{y(names)} = select({there}, {element}, 0)")
     else:
         kind = computed_in(x.dtype)
-        total = y if kind == x.dtype else k.local(shape, kind)
         factor = converted(w(here), computed_in(grid.dtype), kind)
-        term = f"select({there}, {factor} * {converted(element, x.dtype, kind)}, 0)"
-        k.nest(shape, f"{total(names)} = 0", ([taps], f"{total(names)} += {term}"))
-        if total is not y:
-            k.nest(shape, f"{y(names)} = {y.store(total(names))}")
+        k.sums(y, [taps], f"select({there}, {factor} * {converted(element, x.dtype, kind)}, 0)")
     made = k.done()[0]
     return b.view(transpose(b, made, (0, 2, 1)) if rows else made, (batches, channels, *points))
 
