@@ -358,6 +358,28 @@ def test_tiles_that_are_alike_shrink_together(tries: list[object]) -> None:
     assert counts[0] < counts[1] / 2
 
 
+def test_sizes_that_happen_to_agree_shrink_together(tries: list[object]) -> None:
+    """Rows and columns of filters, say, whose loops became one, and pairs of rows of an image with them."""
+    root = program(
+        "kernel three(x, w, v) -> y, z, u\nx f32 [960] heap\nw f32 [480] heap\nv f32 [7,480] heap\n"
+        "y f32 [960] heap\nz f32 [480] heap\nu f32 [7,480] heap\n\n"
+        "960 y[{0}] = x[{0}] * 2\n480 z[{0}] = w[{0}] + 1\n480 7 u[{1},{0}] = v[{1},{0}]"
+    )
+    trace = Trace(root).play_all(
+        RULES,
+        [
+            Move.of("split_scope", "s0", factor=2),
+            Move.of("join_scopes", "s0.o"),
+            Move.of("join_scopes", "s0.o"),
+            Move.of("split_scope", "s0.o", factor=8),
+        ],
+    )
+    reduced = reduce_trace(trace, RULES, 1)
+    assert [reduced.root.buffer_of[array].shape for array in "yzu"] == [(8,), (4,), (2, 4)]
+    assert [dict(move.parameters) for move in reduced.moves] == [{"factor": 2}, {}, {}, {"factor": 2}]
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok and len(tries) < 150
+
+
 def test_what_made_one_game_small_makes_the_next_one_small(tries: list[object]) -> None:
     """One try for a game with one move more; where it does not fit, what would have been without it."""
     tiles = [Move.of("split_scope", f"s{k}", factor=32) for k in range(2)]

@@ -40,6 +40,14 @@ class Extent:
     size: int
     """The least size of those of weight 1."""
 
+    def united(self, other: Extent) -> Extent | None:
+        """Both as one, in which they keep the ratio of their sizes; None where that is no whole number."""
+        less, more = sorted((self, other), key=lambda extent: extent.size)
+        ratio, rest = divmod(more.size, less.size)
+        if rest:
+            return None
+        return Extent({**less.places, **{k: ratio * weight for k, weight in more.places.items()}}, less.size)
+
 
 def extents(root: Program) -> list[Extent]:
     """The sizes of a root program that can shrink, largest first."""

@@ -84,21 +84,51 @@ def _one_by_one(reduced: Trace, game: GivenGame, most_instances: int) -> Trace:
 
 def _smaller_root(trace: Trace, game: GivenGame, most_instances: int, in_proportion: bool = False) -> Trace:
     """The game on a smaller root: every extent as small as it can be. Those that wait for others, as an array
-    for the windows that slide over it, are tried again once others have shrunk."""
+    for the windows that slide over it, are tried again once others have shrunk; those whose loops become one
+    with loops of others shrink together with them."""
     reduced, last = trace, None
     waiting = {frozenset(extent.places) for extent in extents(trace.root)}
     while reduced is not last:
         last, tried = reduced, waiting
         waiting = set()
-        for extent in extents(reduced.root):
+        for places in [frozenset(extent.places) for extent in extents(reduced.root)]:
             if instances_of(reduced) <= most_instances:
                 return reduced
-            places = frozenset(extent.places)
-            if places in tried:
-                tries = _Tries(reduced, extent, game, in_proportion)
-                reduced = next(tries, reduced)
-                waiting |= {places} if tries.waits else set()
+            extent = next((e for e in extents(reduced.root) if e.places.keys() == places), None)
+            if extent is None or places not in tried:
+                continue
+            tries = _Tries(reduced, extent, game, in_proportion)
+            smaller = next(tries, None)
+            waiting |= {places} if tries.waits else set()
+            if smaller is None and tries.tied:
+                both = _with_those_tied_to(reduced, extent, game, in_proportion)
+                tries = _Tries(reduced, both, game, in_proportion)
+                smaller = next(tries, None) if both is not extent else None
+            reduced = smaller or reduced
     return reduced
+
+
+def _with_those_tied_to(trace: Trace, extent: Extent, game: GivenGame, in_proportion: bool) -> Extent:
+    """The extent and those that shrink with it: of others in a whole ratio to it, each that brings the game
+    further than it comes without."""
+    reached = _reached(trace, extent, game, in_proportion)
+    while reached < len(trace.moves):
+        others = [e for e in extents(trace.root) if not e.places.keys() & extent.places.keys()]
+        united = [both for both in map(extent.united, others) if both is not None]
+        further = [(_reached(trace, both, game, in_proportion), both) for both in united]
+        best = max(further, key=lambda pair: pair[0], default=(-1, extent))
+        if best[0] <= reached:
+            break
+        reached, extent = best
+    return extent
+
+
+def _reached(trace: Trace, extent: Extent, game: GivenGame, in_proportion: bool) -> int:
+    """How many moves of the game there are with the extent at its largest divisor."""
+    size = max((d for d in range(2, extent.size) if extent.size % d == 0), default=extent.size - 1)
+    root = resized(trace.root, extent, size)
+    found = game.attempted(trace, root, trace.moves, in_proportion=in_proportion)
+    return len(trace.moves) if isinstance(found, Trace) else found.at
 
 
 class _Tries(Iterator[Trace]):
@@ -111,6 +141,8 @@ class _Tries(Iterator[Trace]):
         self._trace, self._extent, self._game, self._in_proportion = trace, extent, game, in_proportion
         self.waits = False
         """True if a size was too short for what other extents have kept in the program."""
+        self.tied = False
+        """True if the game makes one loop of one that shrinks and of one that does not."""
         cuts = game.cuts(trace)
         sizes = list(_shorter(extent.size, cuts))
         self._found = (t for longer in ((True, False) if cuts else (True,)) for t in self._of(sizes, longer))
@@ -131,6 +163,10 @@ class _Tries(Iterator[Trace]):
                 elif found.tile is not None and found.tile.iterations - found.now == less:
                     tiles.append(found.tile)
                 self.waits |= found is NO_PROGRAM
+                if not isinstance(found, Trace) and found.apart:
+                    self.tied = True
+                    if not self._in_proportion:
+                        return  # at any other size they come apart, too
 
 
 def _smaller_tiles(reduced: Trace, game: GivenGame) -> Trace:

@@ -15,7 +15,7 @@ from itertools import takewhile
 from math import prod
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.made import Copied, Halves
+from perfdojo_sdk.core.made import Copied, Halves, Merged
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 from perfdojo_sdk.core.validate import violations
@@ -102,11 +102,15 @@ class Tile:
 
 @dataclass(frozen=True)
 class OtherGame:
-    """No smaller game of the same moves. ``tile``: the one that does not fit the iterations that its range
-    has ``now``, if that is the reason."""
+    """No smaller game of the same moves."""
 
+    at: int = -1
+    """The position of the move that is none of the game; -1: the root."""
     tile: Tile | None = None
+    """The tile that does not fit the iterations that its range has ``now``, if that is the reason."""
     now: int = 0
+    apart: bool = False
+    """True if the move makes one loop of two whose sizes differ now."""
 
 
 #: The smaller root is not a valid program.
@@ -162,6 +166,14 @@ def _size(program: Program, scope: str) -> int:
     """Iterations of a scope; 0 where it is none."""
     place = program.place_of.get(scope)
     return getattr(place.node, "size", 0) if place is not None else 0
+
+
+def _come_apart(program: Program, step: Step) -> bool:
+    """True if a step made one loop of two that differ in size in another program."""
+    if not isinstance(step.made, Merged):
+        return False
+    one, other = step.made.pairs[0]
+    return _size(program, one) != _size(program, other)
 
 
 class GivenGame:
@@ -255,24 +267,26 @@ class GivenGame:
             if cut is not None:
                 at = cut.shortened(now, longer)
                 if at is None:
-                    return OtherGame()
+                    return OtherGame(k)
                 move = with_count(move, cut.parameter, at)
             tiled = self.tiled(known.steps[k])
             if in_proportion and tiled:
                 [name] = self.counts(k)
                 factor = _tile(tiled, known.steps[k], name, now)
                 if factor is None:
-                    return OtherGame()
+                    return OtherGame(k)
                 move = with_count(move, name, factor)
             try:
                 step = self.rules.attempt(before, move)
             except MoveError:
-                return OtherGame()
+                return OtherGame(k)
             if isinstance(step, Rejection) or (*self._form(step.after), step.legal) != expected:
                 factors = [int(move[name]) for name in self.counts(k)] if tiled else []
                 tile = Tile(tiled, *factors) if len(factors) == 1 else None
                 fails = tile is not None and not in_proportion and not tile.fits(now)
-                return OtherGame(tile, now) if fails else OtherGame()
+                if fails:
+                    return OtherGame(k, tile, now)
+                return OtherGame(k, apart=_come_apart(before, known.steps[k]))
             steps.append(step)
         return Trace(root, tuple(steps))
 
