@@ -158,7 +158,7 @@ FITS = {
         0.0, (ROOT2 - 1) / (ROOT2 + 1) + 1e-9, 7, square, False,
     ),
     "tanh(x) = x + x^3 p(x^2)": Fit(
-        _rest(math.tanh, TANH, 3, 2), lambda x: math.tanh(x) / x**3, 1e-6, 0.625, 5, square
+        _rest(math.tanh, TANH, 3, 2), lambda x: math.tanh(x) / x**3, 1e-6, 0.28, 3, square
     ),
     "erf(x) = x + x p(x^2)": Fit(
         lambda x: _erf_ratio(x) - 1, _erf_ratio, 0.0, 0.9, 7, square

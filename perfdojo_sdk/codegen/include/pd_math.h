@@ -129,16 +129,15 @@ PD_INLINE PD_T PD_F(sinh)(PD_T x)
     return PD_CHOOSE(PD_F(size)(x) < 1.0f, x + x * (z * p), PD_F(signed)(e - 0.25f / e, x));
 }
 
+/* An odd polynomial near zero, then m / (m + 2) with m = exp(2 |x|) - 1 = 2^n q + (2^n - 1). */
 PD_INLINE PD_T PD_F(tanh)(PD_T x)
 {
-    PD_T n;
-    const PD_T q = PD_F(exp_parts)(PD_AT_MOST(20.0f, PD_F(size)(x) * 2.0f), &n), e = PD_SCALE(1.0f + q, n);
-    const PD_T far = 1.0f - 2.0f / (e + 1.0f), z = x * x;
-    PD_T p = z * -5.69625339e-3f + 2.06308626e-2f;
-    p = p * z + -5.37370592e-2f;
-    p = p * z + 1.33314088e-1f;
-    p = p * z + -3.33332807e-1f;
-    return PD_CHOOSE(PD_F(size)(x) < 0.625f, x + x * (z * p), PD_F(signed)(far, x));
+    const PD_T z = x * x;
+    PD_T near = z * -5.0814040e-2f + 1.33192137e-1f, n;
+    near = near * z + -3.33331525e-1f;
+    const PD_T q = PD_F(exp_parts)(PD_AT_MOST(20.0f, PD_F(size)(x) * 2.0f), &n);
+    const PD_T two = PD_OF_BITS((PD_TO(PD_I, n) + 127) << 23), m = two * q + (two - 1.0f);
+    return PD_CHOOSE(PD_F(size)(x) < 0.28f, x + x * (z * near), PD_F(signed)(m / (m + 2.0f), x));
 }
 
 /* An odd polynomial up to 0.9, then 1 - exp(p(|x|)). */
