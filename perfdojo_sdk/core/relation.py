@@ -19,6 +19,8 @@ class Instance:
     """Old definitions whose value now stands where the old statement read what they wrote."""
     rounded: str = ""
     """Float dtype that the new statement may round to where the old one did not; the move declares it."""
+    of_tables: bool = False
+    """True if numbers and forms of the iterators may stand where the old statement read tables."""
 
 
 @dataclass(frozen=True)

@@ -59,6 +59,7 @@ from perfdojo_sdk.verify.laws import (
 )
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
+from perfdojo_sdk.verify.tables import with_elements
 from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
 
 #: The dtype that roundings start from.
@@ -96,7 +97,7 @@ def verify_dependence(
     """
 
     def check(session: Session) -> None:
-        old, new = ProgramSets(session, before, dialect), ProgramSets(session, after, dialect)
+        old, new = (ProgramSets(session, p, dialect) for p in _known(before, after, relation))
         _Step(Origins(old, new, relation), kind, laws).check()
 
     return _report(check)
@@ -129,20 +130,30 @@ def verify_dependence_trace(trace: Trace, rules: Rules, proved: set[bytes] | Non
                 continue
             session.begin()
             try:
-                old = old or ProgramSets(session, before, rules.dialect)
-                new = ProgramSets(session, step.after, rules.dialect)
-                origins = Origins(old, new, rules.relation(step))
-                _Step(origins, step.legal.kind, step.legal.laws).check()
+                relation = rules.relation(step)
+                first, second = _known(before, step.after, relation)
+                written_out = first is not before
+                old = old if old and not written_out else ProgramSets(session, first, rules.dialect)
+                new = ProgramSets(session, second, rules.dialect)
+                _Step(Origins(old, new, relation), step.legal.kind, step.legal.laws).check()
             except Refuted as problem:
                 raise Refuted(f"move {number}, {step.move.text}: {problem}") from problem
             known.add(name)
-            before, old = step.after, new
+            before, old = step.after, None if written_out else new
         session.begin()
         last = old or ProgramSets(session, before, rules.dialect)
         check_written(last)
         check_races(last)
 
     return _report(check)
+
+
+def _known(before: Program, after: Program, relation: Relation) -> tuple[Program, Program]:
+    """Both programs; where the relation says so, with what is known of tables written into the statements."""
+    pairs = [(i, o.statement) for i, o in relation.items() if isinstance(o, Instance) and o.of_tables]
+    if not pairs:
+        return before, after
+    return with_elements(before, {old for _, old in pairs}), with_elements(after, {new for new, _ in pairs})
 
 
 def _name(step: Step) -> bytes:

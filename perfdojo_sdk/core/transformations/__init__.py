@@ -12,6 +12,7 @@ from perfdojo_sdk.core.transformations import (
     conditions,
     factoring,
     filtering,
+    folding,
     fusing,
     inlining,
     laws,
@@ -58,6 +59,7 @@ FAMILIES = (
     scans,
     blocking,
     overwriting,
+    folding,
 )
 
 #: Name -> transformation; every target has these.
