@@ -21,7 +21,7 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.known_elements import run_of
 from perfdojo_sdk.core.program import Program, Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Instance, Kind, Move, Rejection, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Instance, Kind, Move, Rejection, Removed, Rules, Step, Trace
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.planner import plan
@@ -450,3 +450,73 @@ def test_a_plan_without_tables_is_what_it_was() -> None:
         root = random_program(Random(seed), 3, whole_language=False)
         play_before = Play(root, CPU_RULES)
         assert not fold_tables(play_before) and play_before.trace == Trace(root)
+
+
+# -- zeros of integers -------------------------------------------------------------------------------------
+
+
+SPARSE = f"""\
+kernel f(a) -> y
+a i8 [4,64] heap
+w table i8 [64] = {{{listed([3, -1, 2, 5, *[0] * 56, 1, 1, 1, 1])}}}
+y i32 [4] heap
+
+4 y[{{0}}] = 7
+4 64 y[{{0}}] += i32(w[{{1}}]) * i32(a[{{0}},{{1}}])
+"""
+
+
+def test_a_block_of_zeros_in_a_table_of_integers_is_left_out() -> None:
+    trace = game(
+        parse(SPARSE, DIALECT),
+        "split_range(s2, at=4)", "split_range(s2.b, at=56)", "fold_table(c1.b.a, read=0)",
+        "drop_zero_sum(c1.b.a)", "fold_table(c1.b.b, read=0)",
+    )  # fmt: skip
+    assert tree(trace.program).splitlines()[1:] == [
+        "4",
+        "| 4 y[{0}] += i32(w[{1}]) * i32(a[{0},{1}])",
+        "| 4 y[{0}] += i32(i8(1)) * i32(a[{0},{1}+60])",
+    ]
+    assert verify_exact_trace(trace, DIALECT).ok and verify_dependence_trace(trace, RULES)
+    small = reduce_trace(trace, RULES, 40)
+    assert verify_exact_trace(small, DIALECT).ok and verify_dependence_trace(small, RULES)
+    artifact = RUNNER.compile(CEmitter(trace.program, "k", CORE_DIALECT).source())
+    assert isinstance(artifact, Artifact), artifact
+    assert verify_numeric(trace.root, trace.program, artifact, RUNNER, {}, CORE_DIALECT, quick=True).ok
+
+
+def dropped(statement: str) -> tuple[str, bool, bool]:
+    """The answer of the move, and whether each leg lets the second statement go."""
+    start = parse(
+        "kernel f(a, x) -> y, z\na i32 [8] heap\nx f32 [8] heap\ny i32 [8] heap\nz f32 [8] heap\n\n"
+        f"8 y[{{0}}] = a[{{0}}]\n8 z[{{0}}] = x[{{0}}]\n8 {statement}\n",
+        DIALECT,
+    )
+    after = start.with_body(start.body[:2])
+    relation = {"c2": Removed(adds_nothing=True)}
+    exact = verify_exact(start, after, (), DIALECT).ok
+    dependence = verify_dependence(start, after, relation, DIALECT, Kind.EXACT)
+    return refusal(start, "drop_zero_sum(c2)"), exact, bool(dependence)
+
+
+@pytest.mark.parametrize(
+    ("statement", "answer"),
+    [
+        ("y[{0}] += 0", ("", True, True)),
+        ("y[{0}] += a[{0}] * (3 * (0 * a[0]))", ("", True, True)),
+        ("y[{0}] += and(a[{0}], 0) - i32(i64(0))", ("", True, True)),
+        ("y[{0}] += 0 - 0 * a[{0}]", ("", True, True)),
+        ("y[{0}] += 1", ("PD-T662", False, False)),
+        ("y[{0}] += a[{0}] * 256", ("PD-T662", False, False)),
+        ("y[{0}] += i32(round(x[{0}] * 0))", ("PD-T662", False, False)),
+        ("y[{0}] += a[{0}] - a[{0}]", ("PD-T662", True, False)),
+        ("y[{0}] *= 0", ("PD-T661", False, False)),
+        ("y[{0}] max= 0", ("PD-T661", False, False)),
+        ("y[{0}] = 0", ("PD-T661", False, False)),
+        ("z[{0}] += 0 * x[{0}]", ("PD-T661", True, False)),
+        ("z[{0}] += 0", ("PD-T661", True, False)),
+    ],
+)
+def test_only_zeros_of_integers_go(statement: str, answer: tuple[str, bool, bool]) -> None:
+    """The models of the exact leg have no infinities, so that only the other leg and the move see these."""
+    assert dropped(statement) == answer

@@ -95,6 +95,7 @@ SQUARED = """4
 
 #: code -> (tree, further outputs, moves played first, the refused move)
 PAIRS = "a bf16 [2] heap\nb bf16 [8,8] heap\nc bf16 [8,4] heap\n8 y[{0}] = 0\n"
+WHOLE = "a i32 [8] heap\ny i32 [8] heap"
 TABLE = "x f32 [9] heap\norder table i32 [4] = {1, 3, 5, 8}"
 
 REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
@@ -532,6 +533,12 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T657": (
         "wide table i64 [2] = {0, 144115188075855872}\ny i64 [2] heap\n2 y[{0}] = wide[{0}]", "", [],
         "fold_table(c0, read=0)",
+    ),
+    "PD-T661": ("8 y[{0}] = 0\n8 y[{0}] += 0 * x[{0}]", "", [], "drop_zero_sum(c1)"),
+    "PD-T662": (f"{WHOLE}\n8 y[{{0}}] = 0\n8 y[{{0}}] += a[{{0}}] * 2", "", [], "drop_zero_sum(c1)"),
+    "PD-T663": (
+        "t i32 [8] heap\ny i32 [8] heap\n8:p t[{0}] = {0}\n8 t[{0}] += 0\n8 y[{0}] = t[{0}]", "", [],
+        "drop_zero_sum(c1)",
     ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip

@@ -97,7 +97,11 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Removed:
-    """An old statement, under its old id, that is gone because nothing read what it wrote."""
+    """An old statement, under its old id, that is gone because nothing read what it wrote, or it added
+    nothing."""
+
+    adds_nothing: bool = False
+    """True for a sum of integers that added zeros, which others may read."""
 
 
 Origin: TypeAlias = (

@@ -78,7 +78,7 @@ class _Writer:
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
         # Drawn last, and by another generator, so that everything before stays as it was.
         rng = Random(self.rng.random())
-        makes = (self.stored, self.looked_up, self.scanned, self.painted, self.stepped)
+        makes = (self.stored, self.looked_up, self.scanned, self.painted, self.stepped, self.tallied)
         for make in makes if self.whole_language else ():
             if rng.random() < 0.25 and (made := make(rng)):
                 interface[1].append(made[0])
@@ -147,6 +147,17 @@ class _Writer:
         declared = (("run", "i16", run), ("even", "f32", [0.5] * count), ("counts", "i8", counts))
         tables = [f"{t} table {d} [{count}] = {{{', '.join(map(str, of))}}}" for t, d, of in declared]
         return "picked", [f"picked f32 [{','.join(map(str, (count, *rest)))}] heap", *tables]
+
+    def tallied(self, rng: Random) -> tuple[str, list[str]]:
+        """A sum of integers to which a term or a table may add zeros."""
+        count, terms = rng.choice(self.extents), rng.choice(self.extents)
+        weights = [0] * terms if rng.random() < 0.7 else [rng.randrange(-1, 2) for _ in range(terms)]
+        term = rng.choice(("0 * {1}", "i32(weights[{1}]) * ({0} + 5)", "{1} * 0 - i32(i8(0))"))
+        self.line(f"{count} tally[{{0}}] = {{0}} + 3")
+        self.line(f"{count} {terms} tally[{{0}}] += {term}")
+        self.line(f"{count} told[{{0}}] = f32(tally[{{0}}])", 3)
+        declared = f"weights table i8 [{terms}] = {{{', '.join(map(str, weights))}}}"
+        return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
 
     def scanned(self, rng: Random) -> tuple[str, list[str]]:
         """A running sum, product or extremum of rows, or of the whole, with or without each element."""

@@ -31,6 +31,7 @@ from perfdojo_sdk.core.transformations import (
     staging,
     storage,
     widening,
+    zeros,
 )
 
 #: The families in the order in which moves are listed. Recorded experiments depend on it: add a new one last.
@@ -60,6 +61,7 @@ FAMILIES = (
     blocking,
     overwriting,
     folding,
+    zeros,
 )
 
 #: Name -> transformation; every target has these.
