@@ -7,7 +7,7 @@ steps along each loop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from math import copysign, prod
 from typing import NamedTuple, assert_never
@@ -113,6 +113,21 @@ def moving_levels(value: Expression, sizes: Sequence[int]) -> tuple[int, ...]:
 def iterations(value: Expression, sizes: Sequence[int]) -> int:
     """The number of iterations in which a value may differ."""
     return prod(sizes[level] for level in moving_levels(value, sizes))
+
+
+def ends_of_runs(program: Program) -> Mapping[str, set[int]]:
+    """Id of a scope -> its iterations in which the first run of something that tables give ends."""
+    found: dict[str, set[int]] = {}
+    for node, _, above, sizes in program.places if program.tables else ():
+        for part in lookups_and_reads(program, node) if isinstance(node, Statement) else ():
+            value = part.value if isinstance(part, Lookup) else part
+            if foreign_read(program, value) or beyond(program, value, sizes):
+                continue
+            if iterations(value, sizes) <= MOST_ITERATIONS:
+                broken = run_of(program, value, sizes).broken
+                if broken is not None:
+                    found.setdefault(above[broken.level].id, set()).add(broken.at)
+    return found
 
 
 #: Results of :func:`run_of`, by the value, the sizes and ``id()`` of the elements.
