@@ -35,8 +35,9 @@ DIALECT = Dialect(
 )
 RULES = Rules(DIALECT, GENERIC)
 
-_DECLARATION = re.compile(r"^\w+ \w+ \[")
-_ACCESS = re.compile(r"([A-Za-z]\w*)\[([^\]]*)\]")
+_DECLARATION = re.compile(r"^\w+ (table )?\w+ \[")
+_ACCESS = re.compile(r"([A-Za-z]\w*)\[([^\[\]]*)\]")
+_CLAMP = re.compile(r"clamp\([^()]*\)")
 
 
 def program(tree: str, outputs: str = "", name: str = "test") -> Program:
@@ -50,7 +51,8 @@ def program(tree: str, outputs: str = "", name: str = "test") -> Program:
         if array in shared:
             continue
         declared.setdefault(array, f"{array} f32 [{','.join(map(str, shape))}] heap")
-    inputs = [a for a in shapes if a not in written]
+    tables = {array for array, line in declared.items() if line.startswith(f"{array} table ")}
+    inputs = [a for a in shapes if a not in written and a not in tables]
     results = [a for a in shapes if a in written and (a in outputs.split() or a not in read_last)]
     header = f"kernel {name}({', '.join(inputs)}) -> {', '.join(results)}"
     return parse("\n".join([header, *declared.values(), "", *body]), DIALECT)
@@ -74,14 +76,16 @@ def _survey(body: list[str]) -> tuple[dict[str, list[int]], set[str], set[str]]:
         if not rest:
             continue
         loops = outer + here
-        found = [(m.group(1), m.group(2)) for m in _ACCESS.finditer(rest)]
+        target, found = rest.partition("[")[0], list[tuple[str, str]]()
+        while matches := list(_ACCESS.finditer(rest)):  # run-time indices before what they choose
+            found += [(m.group(1), m.group(2)) for m in matches]
+            rest = _CLAMP.sub("0", _ACCESS.sub("0", rest))
         for array, subscripts in found:
             reach = [_reach(s, loops) + 1 for s in subscripts.split(",")] if subscripts else []
             old = shapes.setdefault(array, reach)
             shapes[array] = [max(a, b) for a, b in zip(old, reach, strict=True)]
-        target = found[0][0]
         written.add(target)
-        read_last |= {array for array, _ in found[1:]}
+        read_last |= {array for array, _ in found}
         read_last.discard(target)
     return shapes, written, read_last
 

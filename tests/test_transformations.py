@@ -95,6 +95,9 @@ SQUARED = """4
 
 #: code -> (tree, further outputs, moves played first, the refused move)
 PAIRS = "a bf16 [2] heap\nb bf16 [8,8] heap\nc bf16 [8,4] heap\n8 y[{0}] = 0\n"
+WHOLE = "a i32 [8] heap\ny i32 [8] heap"
+TABLE = "x f32 [9] heap\norder table i32 [4] = {1, 3, 5, 8}"
+
 REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T101": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=16)"),
     "PD-T102": ("16 y[{0}] = x[{0}]", "", [], "split_scope(s0, factor=3)"),
@@ -510,6 +513,32 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T644": (
         "t[0] = 0\n4\n| 8\n| | y[{0},{1}] = t[0]\n| | t[0] += x[{0},{1}]", "", [],
         "stage_running(c1, array=t, before=s1)",
+    ),
+    "PD-T651": (f"{TABLE}\n4 y[{{0}}] = x[order[{{0}}]]", "", [], "fold_table(c0, read=1)"),
+    "PD-T652": (
+        f"{TABLE}\nk i32 [4] heap\n4 y[{{0}}] = x[clamp(k[{{0}}]+order[{{0}}], 0, 8)]", "", [],
+        "fold_table(c0, read=0)",
+    ),
+    "PD-T653": (
+        f"{TABLE}\n8 y[{{0}}] = x[order[{{0}}]] if {{0}} <= 3", "", [], "fold_table(c0, read=0)",
+    ),
+    "PD-T654": (
+        f"{TABLE}\n600 600 y[{{0}},{{1}}] = x[order[({{0}}+{{1}})%4]]", "", [], "fold_table(c0, read=0)",
+    ),
+    "PD-T655": (f"{TABLE}\n4 y[{{0}}] = x[order[{{0}}]]", "", [], "fold_table(c0, read=0)"),
+    "PD-T656": (
+        "half table f32 [4] = {0.5, 0.5, 0.5, 0.5}\n4 y[{0}] = select(half[{0}] > 0, x[{0}], 0)", "", [],
+        "fold_table(c0, read=0)",
+    ),
+    "PD-T657": (
+        "wide table i64 [2] = {0, 144115188075855872}\ny i64 [2] heap\n2 y[{0}] = wide[{0}]", "", [],
+        "fold_table(c0, read=0)",
+    ),
+    "PD-T661": ("8 y[{0}] = 0\n8 y[{0}] += 0 * x[{0}]", "", [], "drop_zero_sum(c1)"),
+    "PD-T662": (f"{WHOLE}\n8 y[{{0}}] = 0\n8 y[{{0}}] += a[{{0}}] * 2", "", [], "drop_zero_sum(c1)"),
+    "PD-T663": (
+        "t i32 [8] heap\ny i32 [8] heap\n8:p t[{0}] = {0}\n8 t[{0}] += 0\n8 y[{0}] = t[{0}]", "", [],
+        "drop_zero_sum(c1)",
     ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip

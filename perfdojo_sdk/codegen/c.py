@@ -298,7 +298,7 @@ class CEmitter:
     def _enter(self) -> None:
         shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
         f = self.function
-        for table in self.program.tables:
+        for table in filter(self.program.occurrences.__getitem__, self.program.tables):
             self._table(self.program.buffer_of[table])
         of_caller = self.program.read_only.difference(self.program.tables)
         unused = [c_name(a) for a in of_caller if not self.program.occurrences[a]]

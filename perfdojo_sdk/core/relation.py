@@ -19,6 +19,8 @@ class Instance:
     """Old definitions whose value now stands where the old statement read what they wrote."""
     rounded: str = ""
     """Float dtype that the new statement may round to where the old one did not; the move declares it."""
+    of_tables: bool = False
+    """True if numbers and forms of the iterators may stand where the old statement read tables."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,11 @@ class Bundle:
 
 @dataclass(frozen=True)
 class Removed:
-    """An old statement, under its old id, that is gone because nothing read what it wrote."""
+    """An old statement, under its old id, that is gone because nothing read what it wrote, or it added
+    nothing."""
+
+    adds_nothing: bool = False
+    """True for a sum of integers that added zeros, which others may read."""
 
 
 Origin: TypeAlias = (

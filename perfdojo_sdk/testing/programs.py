@@ -78,7 +78,8 @@ class _Writer:
         buffers += [f"{n} i32 [{','.join(map(str, shape))}] heap" for n, shape in integers.items()]
         # Drawn last, and by another generator, so that everything before stays as it was.
         rng = Random(self.rng.random())
-        for make in (self.stored, self.looked_up, self.scanned, self.painted) if self.whole_language else ():
+        makes = (self.stored, self.looked_up, self.scanned, self.painted, self.stepped, self.tallied)
+        for make in makes if self.whole_language else ():
             if rng.random() < 0.25 and (made := make(rng)):
                 interface[1].append(made[0])
                 buffers += made[1]
@@ -124,6 +125,39 @@ class _Writer:
         sizes = ",".join(map(str, (count, *rest)))
         tables = [f"order table i32 [{count}] = {{{order}}}", f"factors table f32 [{count}] = {{{factors}}}"]
         return "rows", [f"rows f32 [{sizes}] heap", *tables]
+
+    def stepped(self, rng: Random) -> tuple[str, list[str]] | None:
+        """Rows of an input at equal distances, which a table says, in one run or in two; with a constant
+        factor and a term that counts, from tables too."""
+        names = [name for name in self.inputs if name not in self.given_back]
+        if not names:
+            return None
+        name = rng.choice(names)
+        (rows, *rest), count = self.shapes[name], rng.choice(self.extents)
+        step = rng.choice([s for s in (-2, -1, 0, 1, 2) if abs(s) * (count - 1) < rows])
+        least, most = max(0, -step * (count - 1)), rows - 1 - max(0, step * (count - 1))
+        start, cut = rng.randint(least, most), rng.choice((count, count, rng.randrange(1, count)))
+        run = [start + step * k if k < cut else k % rows for k in range(count)]
+        first, pace = rng.randint(-128, 100), rng.randint(-2, 3)
+        counts = [max(-128, first + pace * k) for k in range(count)]
+        after = "".join(f",{{{k + 1}}}" for k in range(len(rest)))
+        read = f"{name}[{rng.choice(('run[{0}]', f'clamp(run[{{0}}], 0, {rows - 1})'))}{after}]"
+        value = f"{read} * even[{{0}}] + f32(counts[{{0}}])"
+        self.line(f"{self.head((count, *rest))}picked[{{0}}{after}] = {value}", 1)
+        declared = (("run", "i16", run), ("even", "f32", [0.5] * count), ("counts", "i8", counts))
+        tables = [f"{t} table {d} [{count}] = {{{', '.join(map(str, of))}}}" for t, d, of in declared]
+        return "picked", [f"picked f32 [{','.join(map(str, (count, *rest)))}] heap", *tables]
+
+    def tallied(self, rng: Random) -> tuple[str, list[str]]:
+        """A sum of integers to which a term or a table may add zeros."""
+        count, terms = rng.choice(self.extents), rng.choice(self.extents)
+        weights = [0] * terms if rng.random() < 0.7 else [rng.randrange(-1, 2) for _ in range(terms)]
+        term = rng.choice(("0 * {1}", "i32(weights[{1}]) * ({0} + 5)", "{1} * 0 - i32(i8(0))"))
+        self.line(f"{count} tally[{{0}}] = {{0}} + 3")
+        self.line(f"{count} {terms} tally[{{0}}] += {term}")
+        self.line(f"{count} told[{{0}}] = f32(tally[{{0}}])", 3)
+        declared = f"weights table i8 [{terms}] = {{{', '.join(map(str, weights))}}}"
+        return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
 
     def scanned(self, rng: Random) -> tuple[str, list[str]]:
         """A running sum, product or extremum of rows, or of the whole, with or without each element."""

@@ -59,7 +59,9 @@ from perfdojo_sdk.verify.laws import (
 )
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
+from perfdojo_sdk.verify.tables import with_elements
 from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
+from perfdojo_sdk.verify.zero_sums import without_zero_sums
 
 #: The dtype that roundings start from.
 _FULL = "f32"
@@ -96,8 +98,9 @@ def verify_dependence(
     """
 
     def check(session: Session) -> None:
-        old, new = ProgramSets(session, before, dialect), ProgramSets(session, after, dialect)
-        _Step(Origins(old, new, relation), kind, laws).check()
+        known = _known(session, before, after, relation, dialect)
+        old, new = (ProgramSets(session, program, dialect) for program in known[:2])
+        _Step(Origins(old, new, known.relation), kind, laws).check()
 
     return _report(check)
 
@@ -129,20 +132,46 @@ def verify_dependence_trace(trace: Trace, rules: Rules, proved: set[bytes] | Non
                 continue
             session.begin()
             try:
-                old = old or ProgramSets(session, before, rules.dialect)
-                new = ProgramSets(session, step.after, rules.dialect)
-                origins = Origins(old, new, rules.relation(step))
-                _Step(origins, step.legal.kind, step.legal.laws).check()
+                pair = _known(session, before, step.after, rules.relation(step), rules.dialect)
+                if old is None or pair.before is not before:
+                    old = ProgramSets(session, pair.before, rules.dialect)
+                new = ProgramSets(session, pair.after, rules.dialect)
+                _Step(Origins(old, new, pair.relation), step.legal.kind, step.legal.laws).check()
             except Refuted as problem:
                 raise Refuted(f"move {number}, {step.move.text}: {problem}") from problem
             known.add(name)
-            before, old = step.after, new
+            before, old = step.after, new if pair.after is step.after else None
         session.begin()
         last = old or ProgramSets(session, before, rules.dialect)
         check_written(last)
         check_races(last)
 
     return _report(check)
+
+
+class _Known(NamedTuple):
+    """Two programs to compare, and the relation between them."""
+
+    before: Program
+    after: Program
+    relation: Relation
+
+
+def _known(session: Session, before: Program, after: Program, relation: Relation, dialect: Dialect) -> _Known:
+    """Both programs; where the relation says so, with what is known of tables written into both statements,
+    and without the old sums that add nothing."""
+    pairs = [(i, o.statement) for i, o in relation.items() if isinstance(o, Instance) and o.of_tables]
+    nothing = {i for i, o in relation.items() if isinstance(o, Removed) and o.adds_nothing}
+    if pairs:
+        before = with_elements(before, {old for _, old in pairs})
+        after = with_elements(after, {new for new, _ in pairs})
+    if nothing:
+        whole, before = before, without_zero_sums(before, nothing)
+        copies = [ProgramSets(session, program, dialect).copies for program in (whole, before)]
+        if any(copies[1][name] != levels for name, levels in copies[0].items() if name in copies[1]):
+            raise Refuted("an array of which all iterations have one gets copies")
+        relation = {i: origin for i, origin in relation.items() if i not in nothing}
+    return _Known(before, after, relation)
 
 
 def _name(step: Step) -> bytes:

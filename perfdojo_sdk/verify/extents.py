@@ -4,8 +4,9 @@ Sizes belong to *extents*: a scope and the array dimensions that its iterator al
 size and shrink together, also where it runs backwards; a dimension that is written in steps, or in groups,
 shrinks by as much for each iteration. Conditions of accumulations, such as padding, keep their place at
 both ends of a range. Other literals stay: a mean over 512 elements divides by 512 before and after the
-moves, at any shape. Of a large input whose rows are chosen at run time, few rows stay, and the literals in
-its run-time indices that say how many it has follow.
+moves, at any shape. So do tables, of which shorter loops read fewer elements. Of a large input whose rows
+are chosen at run time, few rows stay, and the literals in its run-time indices that say how many it has
+follow.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def extents(root: Program) -> list[Extent]:
     filled = _filled(root)
     margins = set[SizeKey]()
     for place, subscript, path, writes in _subscripts(root):
-        if place in in_parts:
+        if place in in_parts or place[0] in root.tables:
             pinned.append(place)  # what reads it may shrink without it
             continue
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
@@ -258,7 +259,10 @@ def resized(root: Program, extent: Extent, size: int) -> Program:
     before, after = _reach(root), _reach(changed)
 
     def window(buffer: Buffer) -> Buffer:
-        """The buffer with dimensions resized so that subscripts that filled them fill them again."""
+        """The buffer with dimensions resized so that subscripts that filled them fill them again; a table
+        keeps all of its elements."""
+        if buffer.values is not None:
+            return buffer
         return _sized(
             buffer, lambda k, old: after[buffer.name, k] if before.get((buffer.name, k)) == old else None
         )

@@ -111,7 +111,7 @@ class ProgramSets:
     # -- cells ---------------------------------------------------------------------------------
 
     @cached_property
-    def _home(self) -> Mapping[str, tuple[int, ...]]:
+    def copies(self) -> Mapping[str, tuple[int, ...]]:
         """Buffer -> the levels that tell its copies apart.
 
         Every iteration of a parallel scope owns one, and every time that the scope runs, a new one:
@@ -133,7 +133,7 @@ class ProgramSets:
     def private_levels(self, buffer: Buffer) -> tuple[int, ...]:
         """The levels that tell copies of a buffer apart; none for the caller's arrays."""
         owned = any(array in self.program.interface for array in buffer.arrays)
-        return () if owned else self._home.get(buffer.name, ())
+        return () if owned else self.copies.get(buffer.name, ())
 
     def cell(self, access: Access, sizes: tuple[int, ...]) -> tuple[tuple[str, ...], tuple[int, ...]]:
         """The cell's subscripts, inside scopes of these sizes, and for each run-time index the number of its

@@ -329,18 +329,12 @@ class RandomModel:
         for name in program.inputs:
             buffer = program.buffer_of[name]
             if buffer.values is not None:
-                given[name] = [self._element(value, buffer.dtype) for value in buffer.values]
+                given[name] = [self.literal(value, buffer.dtype) for value in buffer.values]
                 continue
             drawn = _drawn(self.seed, name, buffer.cells, buffer.dtype, self.indices.get(name))
             floats = buffer.dtype in FLOAT_DTYPES
             given[name] = [value % self.modulus for value in drawn] if floats else list(drawn)
         return given
-
-    def _element(self, value: float | int, dtype: str) -> int:
-        """An element of a table, as if it were drawn: no law of constants applies to it."""
-        made = self.literal(value, dtype)
-        assert not isinstance(made, Infinity), "tables hold numbers"
-        return int(made)
 
     # -- results and the engine in C
 
@@ -414,4 +408,4 @@ def _table_words(value: float | int, floats: bool) -> tuple[int, int]:
         return int(value) & WORD, 0
     exact = Fraction(value)
     first, second = (exact.numerator * pow(exact.denominator, -1, m) % m for m in (PRIME, EXPONENTS))
-    return first, second
+    return first, second | modular_vm.CONSTANT

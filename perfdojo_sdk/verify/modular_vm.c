@@ -17,6 +17,7 @@ typedef unsigned __int128 wide;
 #define GOLDEN UINT64_C(0x9E3779B97F4A7C15)
 
 enum { UNWRITTEN, PLAIN, CONSTANT, NEGATIVE, POSITIVE };                  /* what a cell holds */
+#define GIVEN_CONSTANT (UINT64_C(1) << 63)
 enum { FORWARD, REVERSED, LOCKSTEP, RANDOM };                             /* schedules */
 enum { WIDE = 1, RECIPROCAL = 2, IDEMPOTENT_MAX = 4, IDEMPOTENT_MIN = 8 }; /* laws; 16 and more: roundings */
 enum { DONE, YIELDED, REFUSED, NO_MEMORY };                               /* how a run of a task ended */
@@ -616,8 +617,13 @@ static int run(Machine *m, Task *task)
     }
 }
 
+static Value given(uint64_t r, uint64_t e)
+{
+    return (Value){r, e & ~GIVEN_CONSTANT, e & GIVEN_CONSTANT ? CONSTANT : PLAIN, 1};
+}
+
 /* slots: cells, first input value or -1, first output value or -1, of each buffer.
- * inputs: pairs (r, e). outputs: r of each cell; kinds: 0, or the kind of infinity.
+ * inputs: pairs (r, e), with the highest bit of e set for a constant. outputs: r of each cell; kinds: 0, or the kind of infinity.
  * DONE, REFUSED or NO_MEMORY. */
 int pd_run(const int64_t *code, const int64_t *slots, const int64_t *sizes, const uint64_t *inputs,
            uint64_t *outputs, uint8_t *kinds, uint64_t seed, int laws, int order, uint64_t schedule,
@@ -650,7 +656,7 @@ int pd_run(const int64_t *code, const int64_t *slots, const int64_t *sizes, cons
         buffer->count = count;
         buffer->era = 1;
         for (int64_t c = 0; first >= 0 && c < count; c++)
-            buffer->cells[c] = (Value){inputs[2 * (first + c)], inputs[2 * (first + c) + 1], PLAIN, 1};
+            buffer->cells[c] = given(inputs[2 * (first + c)], inputs[2 * (first + c) + 1]);
     }
     do ended = run(m, task);
     while (ended == YIELDED);

@@ -55,6 +55,9 @@ _DONE = 0
 _ORDERS = {"forward": 0, "reversed": 1, "lockstep": 2, "random": 3}
 _CONSTANT, NEGATIVE, POSITIVE = 2, 3, 4
 
+#: The bit of an input's second word that makes it a constant.
+CONSTANT = 1 << 63
+
 (
     _END, _STEP, _LOOP, _NEXT, _PAR, _END_PAR, _GUARD, _LOAD, _STORE, _FIND, _CONST, _INDEX_FLOAT,
     _INDEX_WHOLE, _SWAP, _LANE_PUT, _LANE_GET, _REDUCE, _SELECT, _ADD, _SUB, _MUL, _NEG, _DIV, _EXTREMUM,
@@ -538,9 +541,10 @@ def run(
 ) -> Mapping[str, Cells] | None:
     """The outputs; None where the interpreter has to say what is wrong.
 
-    ``inputs``: for each cell of each input, its residues modulo PRIME and modulo EXPONENTS. ``laws``:
-    1 where exp turns sums into products, 2 where quotients are products with reciprocals, 4 and 8 where
-    max and min are idempotent, 16 and more where roundings to one of ROUNDINGS are not seen.
+    ``inputs``: for each cell of each input, its residues modulo PRIME and modulo EXPONENTS, the second one
+    with :data:`CONSTANT` for an element of a table of floats. ``laws``: 1 where exp turns sums into
+    products, 2 where quotients are products with reciprocals, 4 and 8 where max and min are idempotent,
+    16 and more where roundings to one of ROUNDINGS are not seen.
     """
     machine = _machine()
     if machine is None:

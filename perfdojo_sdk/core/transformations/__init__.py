@@ -12,6 +12,7 @@ from perfdojo_sdk.core.transformations import (
     conditions,
     factoring,
     filtering,
+    folding,
     fusing,
     inlining,
     laws,
@@ -30,6 +31,7 @@ from perfdojo_sdk.core.transformations import (
     staging,
     storage,
     widening,
+    zeros,
 )
 
 #: The families in the order in which moves are listed. Recorded experiments depend on it: add a new one last.
@@ -58,6 +60,8 @@ FAMILIES = (
     scans,
     blocking,
     overwriting,
+    folding,
+    zeros,
 )
 
 #: Name -> transformation; every target has these.

@@ -212,12 +212,12 @@ def _something_never_holds(facts: Decided) -> Refusal | None:
 
 def _something_is_left(facts: Decided) -> Refusal | None:
     site = facts.site
-    if len(_emptied(site.program, site.path)) > 1 or len(site.program.body) > 1:
+    if len(emptied(site.program, site.path)) > 1 or len(site.program.body) > 1:
         return None
     return Refusal.of(site.statement.id)
 
 
-def _emptied(program: Program, path: Path) -> Path:
+def emptied(program: Program, path: Path) -> Path:
     """The outermost node that holds nothing but the statement at ``path``."""
     while len(path) > 1 and len(program.siblings(path)) == 1:
         path = path[:-1]
@@ -264,9 +264,9 @@ class DropUnreached(Analysed[Decided]):
 
     def rewrite(self, facts: Decided, /) -> Rewritten:
         site = facts.site
-        emptied = _emptied(site.program, site.path)
-        gone = tuple([p.node.id for p in site.program.places if p.path[: len(emptied)] == emptied])
-        return Rewritten(site.program.replaced(emptied, ()), Gone(gone))
+        path = emptied(site.program, site.path)
+        gone = tuple([p.node.id for p in site.program.places if p.path[: len(path)] == path])
+        return Rewritten(site.program.replaced(path, ()), Gone(gone))
 
 
 def _guarded(name: str, program: Program) -> Iterator[Move]:

@@ -16,6 +16,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import common_depth, lane_counts
+from perfdojo_sdk.core.known_elements import ends_of_runs
 from perfdojo_sdk.core.made import Copied, Rewritten, merged
 from perfdojo_sdk.core.program import Program, Scope, Statement, fresh
 from perfdojo_sdk.core.storage import Buffer
@@ -237,8 +238,10 @@ class SplitRange(Analysed[CutRange]):
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
+        ends = ends_of_runs(program)
         for _, scope in program.scopes:
-            for at in cuts(scope.size, tuple(sorted(lane_counts(scope, dialect)))):
+            found = cuts(scope.size, tuple(sorted(lane_counts(scope, dialect))))
+            for at in sorted({*found, *ends[scope.id]}) if scope.id in ends else found:
                 yield Move(self.name, scope.id, (("at", at),))
 
     def analyse(self, site: Site) -> CutRange:

@@ -4,7 +4,8 @@ A program that one expert knows as a whole (a contraction; rows bound by memory)
 is first taken apart: conditions are split off, sums get nests of their own, operands that many nests read are
 laid out once. Then consecutive nests that gain from each other make a *part*, each part is planned as a
 program of its own (``parts.py``), and the whole program plays the moves of all parts. What no rule can plan
-stays as it is.
+stays as it is. Before anything else, run-time indices that tables give become ordinary subscripts where they
+can (``known_tables.py``).
 
 Every decision is recorded with its reason and its numbers; ``perfdojo-sdk explain-plan`` prints them.
 """
@@ -25,6 +26,7 @@ from perfdojo_sdk.experts.cpu.contraction_plans import ALL_CALLS, best_plan
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
+from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
@@ -74,7 +76,13 @@ PREPARATIONS = (
 def plan(root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> Plan:
     """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
     stay as they are from call to call."""
-    return _Planner(root, rules, target, constants).plan()
+    known = Play(root, rules, rules.most)
+    decisions = fold_tables(known)
+    found = _Planner(known.program, rules, target, constants).plan()
+    if not decisions:
+        return found
+    games = tuple([Trace(root, (*known.trace.steps, *game.steps)) for game in found.games])
+    return Plan((*decisions, *found.decisions), games)
 
 
 class _Planner:
