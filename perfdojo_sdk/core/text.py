@@ -5,6 +5,7 @@ proved to stay inside its array, and a local array is written before it is read.
 
     kernel scale(x) -> y          the interface
     x f32 [8,16] heap             buffers: name dtype [dims] location -> arrays
+                                  or: name packed dtype [dims] location
                                   or: name table dtype [dims] = {values}
     y f32 [8,16] heap
 
@@ -33,7 +34,7 @@ from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.statement_text import StatementParser
-from perfdojo_sdk.core.storage import TABLE, Buffer, Dimension
+from perfdojo_sdk.core.storage import PACKED, TABLE, Buffer, Dimension
 from perfdojo_sdk.core.table_files import TableFile, TableFileError, elements
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
@@ -114,7 +115,8 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
     for line in lines:
         name = line.name("a buffer's name")
         table = line.at(TABLE)
-        line.next += table
+        packed = line.at(PACKED)
+        line.next += table or packed
         dtype = line.take("name", "a dtype").text
         if dtype not in DTYPES:
             line.next -= 1
@@ -145,7 +147,7 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
         if len(set(arrays)) < len(arrays):
             line.fail("PD-P007", "an array is listed twice", 1, len(line.source.rstrip()))
         taken |= {name, *arrays}
-        buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays)))
+        buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays), packed=packed))
     return tuple(buffers)
 
 

@@ -79,7 +79,7 @@ class Kernel:
 
 def array_specs(program: Program, names: Sequence[str]) -> tuple[ArraySpec, ...]:
     buffers = [program.buffer_of[name] for name in names]
-    return tuple(ArraySpec(n, b.shape, b.dtype) for n, b in zip(names, buffers, strict=True))
+    return tuple(map(ArraySpec.of, buffers))
 
 
 InputKey: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]

@@ -84,11 +84,12 @@ class CompiledKernels:
     def __call__(self, program: Program, inputs: Sequence[Array]) -> list[Array]:
         """Run a program; :class:`Refused` if the target does not run it."""
         self.prepare([program])
+        artifact = self._artifacts[symbol_of(program)]
         given = {
-            name: array.view(CARRIER[program.buffer_of[name].dtype])
-            for name, array in zip(program.given, inputs, strict=True)
+            spec.name: as_passed(array.view(CARRIER[program.buffer_of[spec.name].dtype]), spec)
+            for spec, array in zip(artifact.inputs, inputs, strict=True)
         }
-        found = self._runner.run(self._artifacts[symbol_of(program)], RunRequest(inputs=given))
+        found = self._runner.run(artifact, RunRequest(inputs=given))
         if isinstance(found, Failure):
             what = f"kernel {program.name} does not run: {found.reason}: {found.detail[:300]}"
             raise Refused(Reason.TARGET, what)

@@ -82,7 +82,7 @@ class Placed:
 
     @property
     def bytes(self) -> int:
-        return self.all_cells * BYTES[self.buffer.dtype]
+        return self.buffer.size_of(self.all_cells)
 
     @property
     def shared_bytes(self) -> int:
