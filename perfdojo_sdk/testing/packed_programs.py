@@ -24,9 +24,9 @@ _OF_CODES = ("f64", "f32", "f16", "bf16")
 ROWS = 3
 
 
-def packed_program(rng: Random, dialect: Dialect, statements: int = 6, lanes: str = "v") -> Program:
-    """A program whose statements read one packed array; ``lanes`` is the suffix of lanes, if there are any."""
-    return _Writer(rng, dialect, lanes).program(statements)
+def packed_program(rng: Random, dialect: Dialect, statements: int = 6, rows: str = "") -> Program:
+    """A program whose statements read one packed array; ``rows`` is the suffix of the loops over rows."""
+    return _Writer(rng, dialect, rows).program(statements)
 
 
 def drawn(program: Program, rng: Random) -> dict[str, np.ndarray[Any, Any]]:
@@ -63,8 +63,9 @@ def passed(source: KernelSource, given: Mapping[str, np.ndarray[Any, Any]], rest
 
 
 class _Writer:
-    def __init__(self, rng: Random, dialect: Dialect, lanes: str) -> None:
-        self.rng, self.dialect, self.lanes = rng, dialect, lanes
+    def __init__(self, rng: Random, dialect: Dialect, rows: str) -> None:
+        self.rng, self.dialect = rng, dialect
+        self.rows = f"{ROWS}:{rows}" if rows else str(ROWS)
         self.dtype = rng.choice(PACKED_DTYPES)
         self.columns = rng.choice((5, 8, 12, 16, 19, 24, 33, 64))
         self.declared: dict[str, str] = {}
@@ -96,9 +97,9 @@ class _Writer:
         width = self.rng.choice([most, most, max(2, most // 2), max(2, most - 1)])
         width = min(width, self.columns)
         count, rest = divmod(self.columns, width)
-        parts = [(f"{count} {width}:{self.lanes}", f"{{1}}*{width}+{{2}}", count * width)]
+        parts = [(f"{count} {width}:v", f"{{1}}*{width}+{{2}}", count * width)]
         if rest > 1:
-            parts.append((f"{rest}:{self.lanes}", f"{{1}}+{count * width}", rest))
+            parts.append((f"{rest}:v", f"{{1}}+{count * width}", rest))
         elif rest:
             parts.append(("1", f"{{1}}+{count * width}", 1))
         return parts
@@ -111,7 +112,7 @@ class _Writer:
     def copies(self, name: str) -> None:
         self.declared[name] = f"{self.dtype} [{ROWS},{self.columns}]"
         for scopes, column, _ in self.split(self.dtype):
-            self.lines.append(f"{ROWS} {scopes} {name}[{{0}},{column}] = {self.read(column)}")
+            self.lines.append(f"{self.rows} {scopes} {name}[{{0}},{column}] = {self.read(column)}")
 
     def converts(self, name: str) -> None:
         dtype = self.rng.choice(_OF_INTEGERS if self.dtype in NARROW_DTYPES else _OF_CODES)
@@ -119,16 +120,16 @@ class _Writer:
         least = self.rng.randint(0, 4)
         condition = self.rng.choice(("", "", f" if {{0}}+COLUMN >= {least}", " if COLUMN < 5+{0}"))
         if condition:
-            self.lines.append(f"{ROWS} {self.columns} {name}[{{0}},{{1}}] = 0")
+            self.lines.append(f"{self.rows} {self.columns} {name}[{{0}},{{1}}] = 0")
         for scopes, column, _ in self.split(dtype):
             value = self.read(column)
             if self.rng.random() < 0.2:
                 value = f"w[{{0}},{self.columns - 1}]"  # the same in all lanes
             where = condition.replace("COLUMN", column)
-            self.lines.append(f"{ROWS} {scopes} {name}[{{0}},{column}] = {dtype}({value}){where}")
+            self.lines.append(f"{self.rows} {scopes} {name}[{{0}},{column}] = {dtype}({value}){where}")
 
     def sums(self, name: str) -> None:
         self.declared[name] = f"f32 [{ROWS}]"
-        self.lines.append(f"{ROWS} {name}[{{0}}] = 0")
+        self.lines.append(f"{self.rows} {name}[{{0}}] = 0")
         for scopes, column, _ in self.split("f32"):
-            self.lines.append(f"{ROWS} {scopes} {name}[{{0}}] += f32({self.read(column)}) * x[{column}]")
+            self.lines.append(f"{self.rows} {scopes} {name}[{{0}}] += f32({self.read(column)}) * x[{column}]")
