@@ -107,7 +107,9 @@ def test_arrays_that_do_not_fit_are_refused(library: Library) -> None:
 def test_bytes_choose_among_kernels(library: Library) -> None:
     values = np.arange(24).reshape(4, 6) % 16
     np.testing.assert_array_equal(library.whole(values.astype(np.uint8).astype(ml_dtypes.uint4)), values)
-    np.testing.assert_array_equal(library.whole(pack(values.astype(np.uint8), Elements((4, 6), "u4"))), values)
+    np.testing.assert_array_equal(
+        library.whole(pack(values.astype(np.uint8), Elements((4, 6), "u4"))), values
+    )
     few = np.arange(15).reshape(3, 5) % 4
     np.testing.assert_array_equal(library.whole(pack(few.astype(np.uint8), Elements((3, 5), "u2"))), few)
 

@@ -75,7 +75,11 @@ def test_c_means_what_the_interpreter_says(seed: int) -> None:
 
 REFUSED = {
     "an output": ("y f32 [5] heap", "y packed u4 [5] heap", "y is packed, and is written"),
-    "an element of whole bytes": ("x f32", "x packed f32", "x is packed, and an element of f32 fills its bytes"),
+    "an element of whole bytes": (
+        "x f32",
+        "x packed f32",
+        "x is packed, and an element of f32 fills its bytes",
+    ),
 }
 
 

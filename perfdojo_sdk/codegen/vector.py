@@ -121,7 +121,7 @@ class VectorEmitter(LaneEmitter):
         copy = transposed_copy(self.program, scope, point.level - 1) if suffix and suffix.transposes else None
         if copy is None or any(map(self.is_named, (copy.target, *copy.reads))):
             return False
-        if any([self._buffer(read).packed for read in copy.reads]):
+        if any(self._buffer(read).packed for read in copy.reads):
             return False
         if copy.dtype == VECTOR_DTYPE:
             self._transpose(scope, copy, point)

@@ -43,8 +43,8 @@ class Buffer:
     file: TableFile | None = None
     """The file that holds them, if they do not stand in the text."""
     packed: bool = False
-    """True if several elements share a byte, in row-major order, the first in the lowest bits. Only inputs that
-    nothing writes lie so; a buffer that a move makes of one does not."""
+    """True if several elements share a byte, in row-major order, the first in the lowest bits. Only inputs
+    that nothing writes lie so; a buffer that a move makes of one does not."""
 
     @lazy
     def text(self) -> str:

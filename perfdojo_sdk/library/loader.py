@@ -347,7 +347,7 @@ class Operator:
         """For each input, the position of the given array that fits; () if none do in any order."""
         orders = permutations(range(len(key))) if len(key) <= MOST_PERMUTED else iter(())
         functions = self._functions.values()
-        return next((o for o in orders if any([f.takes([key[k] for k in o]) for f in functions])), ())
+        return next((o for o in orders if any(f.takes([key[k] for k in o]) for f in functions)), ())
 
     def __repr__(self) -> str:
         return f"<{self.name}: {'; '.join(f.signature for f in self._functions.values())}>"
@@ -371,7 +371,7 @@ class _Function:
 
     def takes(self, key: Sequence[tuple[Any, str]]) -> bool:
         """True if the inputs fit arrays of these shapes and dtypes; packed ones fit bytes and elements."""
-        return all([given in _forms(i) for given, i in zip(key, self.entry.inputs, strict=True)])
+        return all(given in _forms(i) for given, i in zip(key, self.entry.inputs, strict=True))
 
     def inputs(self, values: Sequence[Any]) -> list[tuple[str, Array]]:
         """The arrays of a call; elements that the kernel takes packed are packed into a fresh array."""

@@ -79,7 +79,8 @@ class ArrayEntry(Strict):
 
     @classmethod
     def of(cls, spec: ArraySpec) -> ArrayEntry:
-        holds = spec.holds and ElementsEntry(shape=spec.holds.shape, dtype=spec.holds.dtype)
+        inside = spec.holds
+        holds = ElementsEntry(shape=inside.shape, dtype=inside.dtype) if inside else None
         return cls(name=spec.name, shape=spec.shape, dtype=spec.dtype, holds=holds)
 
     @model_validator(mode="after")
@@ -93,7 +94,7 @@ class ArrayEntry(Strict):
     @property
     def spec(self) -> ArraySpec:
         """The array as code and runners take it."""
-        holds = self.holds and Elements(self.holds.shape, self.holds.dtype)
+        holds = Elements(self.holds.shape, self.holds.dtype) if self.holds else None
         return ArraySpec(self.name, self.shape, self.dtype, holds)
 
 

@@ -18,6 +18,7 @@ from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.packed_arrays import as_passed
 from perfdojo_sdk.plugins import Plugins
 
 

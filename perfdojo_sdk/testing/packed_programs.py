@@ -1,4 +1,4 @@
-"""Random programs over packed arrays: lanes that start on a byte and inside of one, tails, conditions, indices.
+"""Random programs over packed arrays: lanes that start on a byte or inside of one, tails, conditions.
 
 Their results do not depend on the order of lanes, to the bit: sums are of small whole numbers.
 """
@@ -18,6 +18,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import KernelSource
 from perfdojo_sdk.measure.packed_arrays import as_passed
 
+Array = np.ndarray[Any, Any]
+
 #: Dtypes that integers of less than a byte are converted to, and codes.
 _OF_INTEGERS = ("f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u32", "u8")
 _OF_CODES = ("f64", "f32", "f16", "bf16")
@@ -29,14 +31,16 @@ def packed_program(rng: Random, dialect: Dialect, statements: int = 6, rows: str
     return _Writer(rng, dialect, rows).program(statements)
 
 
-def drawn(program: Program, rng: Random) -> dict[str, np.ndarray[Any, Any]]:
-    """Inputs with an element in each byte; those of less than a byte have further bits, which mean nothing."""
+def drawn(program: Program, rng: Random) -> dict[str, Array]:
+    """Inputs with an element in each byte; the further bits of those of less than a byte are any."""
     found = {}
     for name in program.inputs:
         buffer = program.buffer_of[name]
         numbers = np.random.default_rng(rng.getrandbits(32))
         if buffer.packed:
-            found[name] = numbers.integers(0, 256, buffer.shape, np.uint8).view(f"{carrier(buffer.dtype)[0]}1")
+            found[name] = numbers.integers(0, 256, buffer.shape, np.uint8).view(
+                f"{carrier(buffer.dtype)[0]}1"
+            )
         elif buffer.dtype == "i32":
             found[name] = numbers.integers(-2, ROWS + 2, buffer.shape, np.int32)
         else:
@@ -44,7 +48,7 @@ def drawn(program: Program, rng: Random) -> dict[str, np.ndarray[Any, Any]]:
     return found
 
 
-def meant(program: Program, given: Mapping[str, np.ndarray[Any, Any]]) -> dict[str, list[int | float]]:
+def meant(program: Program, given: Mapping[str, Array]) -> dict[str, list[int | float]]:
     """The elements of the inputs as the interpreter takes them."""
     found = {}
     for name, array in given.items():
@@ -57,8 +61,8 @@ def meant(program: Program, given: Mapping[str, np.ndarray[Any, Any]]) -> dict[s
     return found
 
 
-def passed(source: KernelSource, given: Mapping[str, np.ndarray[Any, Any]], rest: int = 0xA5) -> dict[str, Any]:
-    """The inputs as the kernel takes them; any bits follow the last element."""
+def passed(source: KernelSource, given: Mapping[str, Array], rest: int = 0xA5) -> dict[str, Any]:
+    """The inputs as a kernel takes them; any bits follow the last element."""
     return {spec.name: as_passed(given[spec.name], spec, rest) for spec in source.inputs}
 
 
@@ -89,7 +93,7 @@ class _Writer:
         return min(counted.get(dtype, 1), counted.get(self.dtype, 1)) if counted else 0
 
     def split(self, dtype: str) -> list[tuple[str, str, int]]:
-        """Scopes over columns, the column in them, and how many there are: lanes, a rest of lanes, or a loop."""
+        """Scopes over columns, the column in them, and how many these are: lanes and a rest, or a loop."""
         most = self.most(dtype)
         if most < 2 or self.rng.random() < 0.2:
             suffix = self.rng.choice(("", "", ":u"))

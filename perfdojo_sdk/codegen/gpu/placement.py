@@ -27,7 +27,6 @@ from perfdojo_sdk.codegen.gpu.tiles import (
     product_dtype,
     tile_number,
 )
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Occurrence, Path, Program

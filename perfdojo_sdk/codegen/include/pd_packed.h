@@ -20,13 +20,34 @@ PD_INLINE void pd_copy_packed(void *to, const uint8_t *p, int64_t low, int64_t h
             __builtin_memcpy((char *)to + k, p + k, 1);
 }
 
-/* A byte as four bits, or two, in each byte of an integer of 16 or 32 bits. */
-#define PD_APART_4(w) (((w) | (w) << 4) & 0x0f0f)
-#define PD_APART_2(w) (PD_APART_4_OF_8(w) | PD_APART_4_OF_8(w) << 6) & 0x03030303
-#define PD_APART_4_OF_8(w) (((w) | (w) << 12) & 0x000f000f)
+typedef uint8_t pd_unpacked __attribute__((vector_size(16)));
+typedef uint16_t pd_pairs_of_unpacked __attribute__((vector_size(16)));
+typedef uint64_t pd_bits_of_packed __attribute__((vector_size(16)));
 
-/* Elements of BITS as bytes. W are integers as wide as the elements of a byte become; N of them fill the lanes. */
-#define PD_UNPACK(T, BITS, W, V) PD_UNPACK_(T, BITS, W, V, (V * BITS / 8))
+/* Each of the first eight bytes, and behind it what is left of it without its lowest bits. */
+PD_INLINE pd_unpacked pd_apart(pd_unpacked v, int bits)
+{
+    const pd_unpacked rest = (pd_unpacked)((pd_pairs_of_unpacked)v >> bits);
+    const pd_unpacked order = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
+    return __builtin_shuffle(v, rest, order);
+}
+#define PD_APART_4(v) (pd_apart(v, 4) & 15)
+#define PD_APART_2(v) (pd_apart(pd_apart(v, 4), 2) & 3)
+
+/* Up to sixteen elements of BITS as bytes. */
+#define PD_UNPACK_FEW(T, BITS, V) \
+    PD_INLINE PD_TYPE(u8, V) PD_OF(unpack, T, V)(const uint8_t *p, int64_t low, int64_t high) \
+    { \
+        uint64_t bits = 0; \
+        pd_copy_packed(&bits, p, low, high, 8 / BITS, V * BITS / 8); \
+        const pd_bits_of_packed all = {bits}; \
+        const pd_unpacked bytes = PD_APART_##BITS((pd_unpacked)all); \
+        PD_TYPE(u8, V) v; \
+        __builtin_memcpy(&v, &bytes, V); \
+        return v; \
+    }
+/* More of them: W are integers as wide as the elements of a byte become. */
+#define PD_UNPACK_MANY(T, BITS, W, V) PD_UNPACK_(T, BITS, W, V, (V * BITS / 8))
 #define PD_UNPACK_(T, BITS, W, V, N) \
     typedef uint8_t PD_OF(shares, T, V) __attribute__((vector_size(N))); \
     typedef W PD_OF(apart, T, V) __attribute__((vector_size(sizeof(W) * N))); \
@@ -34,10 +55,12 @@ PD_INLINE void pd_copy_packed(void *to, const uint8_t *p, int64_t low, int64_t h
     { \
         PD_OF(shares, T, V) bytes = {0}; \
         pd_copy_packed(&bytes, p, low, high, 8 / BITS, N); \
-        PD_OF(apart, T, V) w = __builtin_convertvector(bytes, PD_OF(apart, T, V)); \
-        w = PD_APART_##BITS(w); \
-        return (PD_TYPE(u8, V))w; \
+        const PD_OF(apart, T, V) w = __builtin_convertvector(bytes, PD_OF(apart, T, V)); \
+        return (PD_TYPE(u8, V))(PD_SPACED_##BITS(w)); \
     }
+#define PD_SPACED_4(w) (((w) | (w) << 4) & 0x0f0f)
+#define PD_SPACED_2(w) ((PD_SPACED_BY_TWO(w) | PD_SPACED_BY_TWO(w) << 6) & 0x03030303)
+#define PD_SPACED_BY_TWO(w) (((w) | (w) << 12) & 0x000f000f)
 /* Elements of BITS, each at the upper end of 32 bits. One integer has those of 32 / BITS lanes, `W` those of all. */
 #define PD_SPREAD(T, BITS, W, V) \
     PD_INLINE PD_TYPE(u32, V) PD_OF(upper, T, V)(const uint8_t *p, int64_t low, int64_t high) \
@@ -76,27 +99,29 @@ PD_INLINE void pd_copy_packed(void *to, const uint8_t *p, int64_t low, int64_t h
         return PD_OF(unpack, u4, V)(p, low, high); \
     }
 
-#define PD_PACKED_V(V) \
-    PD_UNPACK(u4, 4, uint16_t, V) PD_UNPACK(u2, 2, uint32_t, V) PD_SIGNED(4, V) PD_SIGNED(2, V) PD_CODES(V)
-PD_PACKED_V(PD_V1) PD_PACKED_V(PD_V2) PD_PACKED_V(PD_V4)
-#if PD_V4 == 16
+#define PD_PACKED_INTEGERS(V) PD_SIGNED(4, V) PD_SIGNED(2, V) PD_CODES(V)
+#define PD_PACKED_FEW(V) PD_UNPACK_FEW(u4, 4, V) PD_UNPACK_FEW(u2, 2, V) PD_PACKED_INTEGERS(V)
+#define PD_PACKED_MANY(V) \
+    PD_UNPACK_MANY(u4, 4, uint16_t, V) PD_UNPACK_MANY(u2, 2, uint32_t, V) PD_PACKED_INTEGERS(V)
+#define PD_SPREAD_32(V) \
+    PD_WORDS(V) PD_SPREAD(u4, 4, uint32_t, V) PD_SPREAD(u2, 2, uint32_t, V) PD_NUMBERS_32(4, V) PD_NUMBERS_32(2, V)
+
+#if PD_VECTOR_BYTES == 64
+PD_PACKED_MANY(64) PD_PACKED_MANY(32) PD_PACKED_FEW(16) PD_PACKED_FEW(8)
 /* Sixteen lanes of four bits have two integers. */
 PD_INLINE pd_u32x16 pd_words_uint64_t_u32x16(uint64_t w, pd_u32x16 which)
 {
     return __builtin_shuffle((pd_u32x16)pd_splat_u64x8(w), which);
 }
-PD_WORDS(16) PD_SPREAD(u4, 4, uint64_t, 16) PD_SPREAD(u2, 2, uint32_t, 16)
+PD_WORDS(16) PD_SPREAD(u4, 4, uint64_t, 16) PD_SPREAD(u2, 2, uint32_t, 16) PD_NUMBERS_32(4, 16) PD_NUMBERS_32(2, 16)
+PD_SPREAD_32(8)
+#elif PD_VECTOR_BYTES == 32
+PD_PACKED_MANY(32) PD_PACKED_FEW(16) PD_PACKED_FEW(8) PD_PACKED_FEW(4)
+PD_SPREAD_32(8) PD_SPREAD_32(4)
 #else
-PD_WORDS(PD_V4) PD_SPREAD(u4, 4, uint32_t, PD_V4) PD_SPREAD(u2, 2, uint32_t, PD_V4)
-#endif
-PD_NUMBERS_32(4, PD_V4) PD_NUMBERS_32(2, PD_V4)
-PD_WORDS(PD_V8)
-/* Two lanes of two bits fill half a byte. */
-#if PD_V8 == 2
-PD_UNPACK(u4, 4, uint16_t, 2) PD_SIGNED(4, 2) PD_CODES(2) PD_SPREAD(u4, 4, uint32_t, 2) PD_NUMBERS_32(4, 2)
-#else
-PD_PACKED_V(PD_V8) PD_SPREAD(u4, 4, uint32_t, PD_V8) PD_SPREAD(u2, 2, uint32_t, PD_V8)
-PD_NUMBERS_32(4, PD_V8) PD_NUMBERS_32(2, PD_V8)
+/* Two lanes of two bits would fill half a byte. */
+PD_PACKED_FEW(16) PD_PACKED_FEW(8) PD_PACKED_FEW(4) PD_UNPACK_FEW(u4, 4, 2) PD_SIGNED(4, 2) PD_CODES(2)
+PD_SPREAD_32(4) PD_WORDS(2) PD_SPREAD(u4, 4, uint32_t, 2) PD_NUMBERS_32(4, 2)
 #endif
 
 #endif

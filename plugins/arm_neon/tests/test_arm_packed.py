@@ -26,7 +26,9 @@ def test_vectors_of_packed_elements(target: Target) -> None:
     runner = ArmRunner(capabilities.model_copy(update={"compiler_flags": (*flags, "-ffp-contract=off")}))
     programs = [packed_program(Random(seed), target.dialect) for seed in range(PROGRAMS)]
     sources = [source(program, f"pd_packed{k}", target) for k, program in enumerate(programs)]
-    assert "pd_spread_" in "".join(s.code for s in sources) and "pd_unpack_" in "".join(s.code for s in sources)
+    assert "pd_spread_" in "".join(s.code for s in sources) and "pd_unpack_" in "".join(
+        s.code for s in sources
+    )
     artifacts = compiled_together(runner, sources)
     for seed, (program, made, artifact) in enumerate(zip(programs, sources, artifacts, strict=True)):
         assert isinstance(artifact, Artifact), artifact

@@ -11,7 +11,6 @@ from x86_support import capabilities, generate, needs
 
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.interpreter import interpret
-from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.kernel_calls import numbers
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -73,7 +72,9 @@ def test_the_compiler_takes_every_width(target: str) -> None:
     caps = capabilities(target)
     widest = str(16 if target == "x86_avx512" else 8)
     text = LANES.replace("8 8:v", f"{64 // int(widest)} {widest}:v").replace("*8", f"*{widest}")
-    text = text.replace("3 3 8:v f[{0},{1}*" + widest, "3 3 8:v f[{0},{1}*8").replace("c[{0},{1}*" + widest, "c[{0},{1}*8")
+    text = text.replace("3 3 8:v f[{0},{1}*" + widest, "3 3 8:v f[{0},{1}*8").replace(
+        "c[{0},{1}*" + widest, "c[{0},{1}*8"
+    )
     programs = [text.replace(" i4 ", f" {dtype} ") for dtype in ("i4", "u4", "i2", "u2")]
     for program in programs:
         artifact = NativeRunner(caps.compiler_flags).compile(generate(program, target, "pd_k"))
