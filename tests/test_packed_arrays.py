@@ -78,7 +78,7 @@ REFUSED = {
     "an element of whole bytes": (
         "x f32",
         "x packed f32",
-        "x is packed, and an element of f32 fills its bytes",
+        "an element of f32 fills its bytes",
     ),
 }
 

@@ -46,6 +46,11 @@ class Buffer:
     """True if several elements share a byte, in row-major order, the first in the lowest bits. Only inputs
     that nothing writes lie so; a buffer that a move makes of one does not."""
 
+    @property
+    def kind(self) -> str:
+        """The dtype in words, and whether elements are packed."""
+        return f"{PACKED} {self.dtype}" if self.packed else self.dtype
+
     @lazy
     def text(self) -> str:
         shape = ",".join(d.text for d in self.dimensions)
@@ -55,8 +60,7 @@ class Buffer:
             listed = ", ".join([Literal(value, self.dtype).text for value in self.values])
             return f"{self.name} {TABLE} {self.dtype} [{shape}] = {{{listed}}}"
         names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
-        word = f"{PACKED} " if self.packed else ""
-        return f"{self.name} {word}{self.dtype} [{shape}] {self.location}{names}"
+        return f"{self.name} {self.kind} [{shape}] {self.location}{names}"
 
     def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
         """The same array, or the same layout, of another shape."""

@@ -27,6 +27,7 @@ from perfdojo_sdk.core.dtypes import (
     DTYPES,
     FLOAT_DTYPES,
     INTEGER_DTYPES,
+    PACKED_DTYPES,
     integer_bounds,
     largest,
 )
@@ -130,6 +131,10 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
             where = dialect.default_location
             buffers.append(Buffer(name, dtype, dimensions, where, (name,), values, source))
             continue
+        if packed and dtype not in PACKED_DTYPES:
+            what = f"an element of {dtype} fills its bytes"
+            hint = f"leave out {PACKED}; arrays of {', '.join(PACKED_DTYPES)} may be packed"
+            line.fail("PD-P019", what, 1, len(line.source.rstrip()), hint)
         location = line.take("name", "a location", "heap, as of every input and output").text
         if location not in dialect.locations:
             line.next -= 1

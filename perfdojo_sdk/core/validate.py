@@ -53,7 +53,7 @@ from perfdojo_sdk.core.program import (
     new_occurrence,
     occurrences_of,
 )
-from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.storage import PACKED, Buffer
 
 
 class Violation(NamedTuple):
@@ -183,13 +183,15 @@ def _packed(program: Program) -> Iterator[Violation]:
             continue
         if buffer.dtype not in PACKED_DTYPES:
             what = f"{buffer.name} is packed, and an element of {buffer.dtype} fills its bytes"
-            hint = f"leave out packed; arrays of {', '.join(PACKED_DTYPES)} may be packed"
+            hint = f"leave out {PACKED}; arrays of {', '.join(PACKED_DTYPES)} may be packed"
             yield Violation("PD-P019", what, name=buffer.name, hint=hint)
         elif buffer.values is None and not program.read_only.issuperset(buffer.arrays):
             kind = "changed in place" if program.in_out.intersection(buffer.arrays) else "written"
             what = f"{buffer.name} is packed, and is {kind}"
-            hint = "leave out packed: where elements share a byte, a write of one would change its neighbours"
-            yield Violation("PD-P019", what, name=buffer.name, hint=hint)
+            hint = f"leave out {PACKED}: where elements share a byte, a write of one changes its neighbours"
+            first = next((o for o in program.occurrences[buffer.name] if o.writes), None)
+            at = first.statement.id if first else ""
+            yield Violation("PD-P019", what, at, buffer.name, hint)
 
 
 def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:

@@ -398,7 +398,7 @@ class ArraySpec:
     shape: tuple[int, ...]
     dtype: str
     holds: Elements | None = None
-    """Of a packed array, which is one of bytes: the elements that the program declares."""
+    """The elements that the program declares, where this is an array of their bytes: a packed one."""
 
     @classmethod
     def of(cls, buffer: Buffer) -> ArraySpec:

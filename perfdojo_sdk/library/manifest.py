@@ -75,7 +75,7 @@ class ArrayEntry(Strict):
     shape: tuple[Size, ...] = Field(max_length=64)
     dtype: Literal[DTYPES]  # type: ignore[valid-type]
     holds: ElementsEntry | None = None
-    """Of a packed array, which is one of bytes: its elements."""
+    """The elements of an array of bytes that is a packed one."""
 
     @classmethod
     def of(cls, spec: ArraySpec) -> ArrayEntry:

@@ -44,5 +44,7 @@ def unpack(packed: Array, elements: Elements) -> Array:
 
 
 def as_passed(array: Array, spec: ArraySpec, rest: int = 0) -> Array:
-    """An array of a program as a kernel takes it: packed, if its interface says so."""
-    return array if spec.holds is None else pack(array, spec.holds, rest)
+    """An array of a program as a kernel takes it: packed, if its interface says so and it is not yet."""
+    if spec.holds is None or (array.dtype == np.uint8 and array.shape == spec.shape):
+        return array
+    return pack(array, spec.holds, rest)
