@@ -12,13 +12,13 @@ from paper_target import QUICK
 from toy_target import perfdojo_toy
 
 from perfdojo_sdk import load_library
+from perfdojo_sdk.graph.packed_arrays import pack
 from perfdojo_sdk.hookspecs.types import Elements
 from perfdojo_sdk.kernels.selection import SelectionError, select
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.build import build_library
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import LibraryError
-from perfdojo_sdk.measure.packed_arrays import pack
 from perfdojo_sdk.plugins import load_plugins
 
 ml_dtypes = pytest.importorskip("ml_dtypes")

@@ -12,13 +12,30 @@ from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.dtypes import PACKED_DTYPES, bits
-from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.hookspecs.types import Artifact, Elements, Measurement, RunRequest
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.experts.cpu.steps import data_bytes
+from perfdojo_sdk.graph.packed_arrays import pack, unpack
+from perfdojo_sdk.hookspecs.types import (
+    ArraySpec,
+    Artifact,
+    Elements,
+    KernelSource,
+    MachineFigures,
+    Measurement,
+    MemoryFigures,
+    RunRequest,
+)
 from perfdojo_sdk.measure.kernel_calls import numbers
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.packed_arrays import pack, unpack
+from perfdojo_sdk.measure.roofline import roofline
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.plugins.guards import GuardedGenerator
+from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.testing.packed_programs import drawn, meant, packed_program, passed
 
 ROWS = """kernel rows(w, x) -> y
@@ -92,3 +109,60 @@ def test_what_cannot_be_packed_is_refused(what: str) -> None:
     with pytest.raises(DojoError, match="PD-P019") as refused:
         parse(text)
     assert message in str(refused.value) and "leave out packed" in str(refused.value)
+
+
+def test_a_write_of_a_packed_array_is_shown() -> None:
+    text = ROWS.replace("y f32 [5] heap\n", "y f32 [5] heap\nt packed u4 [5] heap\n")
+    with pytest.raises(DojoError, match=r"t is packed, and is written\n +7 \| 5 t\[\{0\}\]"):
+        parse(text.replace("\n\n5\n", "\n\n5 t[{0}] = u4(x[{0}])\n5\n"))
+    changed = "kernel k(w) -> w\nw packed u4 [5] heap\n\n5 w[{0}] = u4(u8(w[{0}]) + 1)\n"
+    with pytest.raises(DojoError, match="w is packed, and is changed in place"):
+        parse(changed)
+
+
+def test_a_copy_of_a_packed_array_has_an_element_in_each_byte() -> None:
+    """Whatever a move makes of the array is a buffer like any other, and the array stays as it is."""
+    play = Play(parse(ROWS), Rules(CORE_DIALECT, GENERIC))
+    play.must("stage_read", "s0", array="w")
+    staged = play.program.buffer_of["w_r"]
+    assert staged.dtype == "i4" and not staged.packed and play.program.buffer_of["w"].packed
+    for step in Rules(CORE_DIALECT, GENERIC).steps(parse(ROWS)):
+        made = step.after
+        assert [b.name for b in made.buffers if b.packed] == ["w"], step.move
+
+
+class Older:
+    """A code generator that knows no packed arrays."""
+
+    def generate(self, program: Program, symbol: str) -> KernelSource:
+        inputs, outputs = (
+            tuple([ArraySpec(n, program.buffer_of[n].shape, program.buffer_of[n].dtype) for n in names])
+            for names in (program.given, program.outputs)
+        )
+        return KernelSource(symbol, inputs, outputs, "int k;")
+
+
+def test_generators_that_are_older_refuse_packed_arrays() -> None:
+    guard = GuardedGenerator("elder", Older())
+    assert guard.generate(parse(ROWS.replace("packed ", "")), "k").symbol == "k"
+    with pytest.raises(
+        UnavailableError, match="w is packed, which does not compile for this target yet"
+    ) as refused:
+        guard.generate(parse(ROWS), "k")
+    assert refused.value.code == "PD-C001" and "declare w without packed" in str(refused.value)
+
+
+def test_snitch_refuses_elements_of_less_than_a_byte() -> None:
+    plugins = load_plugins()
+    target = plugins.target("riscv_snitch")
+    with pytest.raises(UnavailableError, match="w is i4") as refused:
+        plugins.guarded_generator(target).generate(parse(ROWS, target.dialect), "k")
+    assert refused.value.code == "PD-C001"
+
+
+def test_bytes_are_counted_as_they_lie_in_memory() -> None:
+    program, plain = (parse(text) for text in (ROWS, ROWS.replace("packed ", "")))
+    assert data_bytes(plain) - data_bytes(program) == 35 - 18
+    figures = MachineFigures(memory=MemoryFigures(read_gbs=8.0, write_gbs=8.0, copy_gbs=8.0))
+    slower, faster = (roofline(each, 1, figures) for each in (plain, program))
+    assert slower and faster and slower.seconds > faster.seconds

@@ -23,6 +23,7 @@ from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.core.storage import PACKED
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.graph.arrays import ML_DTYPES
+from perfdojo_sdk.graph.packed_arrays import pack
 from perfdojo_sdk.library.arrays import (
     NUMPY,
     ArgumentTypeError,
@@ -48,7 +49,6 @@ from perfdojo_sdk.library.manifest import (
     read_manifest,
 )
 from perfdojo_sdk.measure.machine import machine
-from perfdojo_sdk.measure.packed_arrays import pack
 from perfdojo_sdk.store.records import sha256
 
 SHARED_OBJECT = "shared_object"

@@ -14,11 +14,11 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array
+from perfdojo_sdk.graph.packed_arrays import as_passed
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
 from perfdojo_sdk.measure.native_runner import NativeRunner
-from perfdojo_sdk.measure.packed_arrays import as_passed
 from perfdojo_sdk.plugins import Plugins
 
 

@@ -15,8 +15,8 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import NARROW_DTYPES, PACKED_DTYPES, bits, carrier, integer_bounds
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.graph.packed_arrays import as_passed
 from perfdojo_sdk.hookspecs.types import KernelSource
-from perfdojo_sdk.measure.packed_arrays import as_passed
 
 Array = np.ndarray[Any, Any]
 

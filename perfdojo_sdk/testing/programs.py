@@ -5,10 +5,10 @@ on one that did: element-wise with broadcast, shifted, reversed and transposed r
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
 under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
-place; values kept in dtypes without operations, tables and packed inputs; and unusual flows of values: accumulations of
-two kinds into one cell, first writes under a condition, reductions of which the last iteration is left,
-recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide. Some temporaries
-share a buffer. No cell is read before it was written.
+place; values kept in dtypes without operations, tables and packed inputs; and unusual flows of values:
+accumulations of two kinds into one cell, first writes under a condition, reductions of which the last
+iteration is left, recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide.
+Some temporaries share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
 from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.graph.packed_arrays import as_passed
 from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
-from perfdojo_sdk.measure.packed_arrays import as_passed
 from perfdojo_sdk.measure.shared_arrays import shared_array
 from perfdojo_sdk.verify.drawing import INTEGERS
 from perfdojo_sdk.verify.exact_integers import integer_range
