@@ -84,10 +84,9 @@ class _Writer:
                 buffers += made[1]
         rng = Random(rng.random())
         if self.whole_language and rng.random() < 0.25:
-            made, declared = self.opened(rng)
             interface[0].append("shares")
-            interface[1].append(made)
-            buffers += declared
+            interface[1].append("opened")
+            buffers += self.opened(rng)
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
@@ -115,8 +114,8 @@ class _Writer:
         sizes = ",".join(map(str, shape))
         return "back", [f"kept {dtype} [{sizes}] heap", f"back f32 [{sizes}] heap"]
 
-    def opened(self, rng: Random) -> tuple[str, list[str]]:
-        """An input of which elements share bytes: the output made of it, and declarations."""
+    def opened(self, rng: Random) -> list[str]:
+        """An input of which elements share bytes, and an output made of it: their declarations."""
         name, dtype = rng.choice(self.inputs), rng.choice(PACKED_DTYPES)
         shape = self.shapes[name]
         levels = [f"{{{k}}}" for k in range(len(shape))]
@@ -132,7 +131,7 @@ class _Writer:
             self.line(f"{self.head(shape)}opened[{','.join(at)}] += {value}")
         sizes = ",".join([str(shape[k]) for k in order])
         declared = f"opened f32 [{','.join(map(str, results))}] heap"
-        return "opened", [f"shares packed {dtype} [{sizes}] heap", declared]
+        return [f"shares packed {dtype} [{sizes}] heap", declared]
 
     def looked_up(self, rng: Random) -> tuple[str, list[str]] | None:
         """Rows of an input in the order of a table, with factors of another one."""
