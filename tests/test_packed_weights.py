@@ -20,7 +20,6 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.models.optimise import WEIGHTS
 from perfdojo_sdk.models.packed_weights import with_packed_weights
-from perfdojo_sdk.models.tensors import read_tensors
 from perfdojo_sdk.plugins import load_plugins
 
 ROOT = Path(__file__).parent.parent

@@ -367,6 +367,7 @@ class CEmitter:
     def cell(self, access: Access, point: Point) -> str:
         """The access as a C lvalue."""
         buffer = self.program.buffer_of[access.array]
+        assert not buffer.packed, "an element that shares a byte is no lvalue"
         return f"{c_name(buffer.name)}[{self.subscript(self.flat(access, point), point)}]"
 
     def element(self, access: Access, point: Point) -> str:
