@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -37,6 +38,7 @@ from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.plugins.guards import GuardedGenerator
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.testing.packed_programs import drawn, meant, packed_program, passed
+from perfdojo_sdk.verify.numeric import verify_numeric
 
 ROWS = """kernel rows(w, x) -> y
 w packed i4 [5,7] heap
@@ -166,3 +168,21 @@ def test_bytes_are_counted_as_they_lie_in_memory() -> None:
     figures = MachineFigures(memory=MemoryFigures(read_gbs=8.0, write_gbs=8.0, copy_gbs=8.0))
     slower, faster = (roofline(each, 1, figures) for each in (plain, program))
     assert slower and faster and slower.seconds > faster.seconds
+
+
+def test_the_numeric_leg_knows_which_bits_are_an_element() -> None:
+    """Bits in the wrong order are a wrong result, and so are those behind the last element."""
+    program = parse(ROWS)
+    source, runner = CEmitter(program, "pd_k", CORE_DIALECT).source(), NativeRunner(("-O1",))
+    faults = {"": "", "(((i) & 1) << 2) & 15": "((~(i) & 1) << 2) & 15", "<< 2) & 15)": "<< 2) & 31)"}
+    problems = []
+    for right, wrong in faults.items():
+        header = source.support["pd_types.h"].replace(right, wrong) if right else source.support["pd_types.h"]
+        assert bool(right) == (header != source.support["pd_types.h"])
+        if "31" in wrong:
+            header = header.replace("pd_wrap_i4((int8_t)PD_PACKED_4(p, i))", "((int8_t)PD_PACKED_4(p, i))")
+        artifact = runner.compile(replace(source, support={**source.support, "pd_types.h": header}))
+        assert isinstance(artifact, Artifact), artifact
+        report = verify_numeric(program, program, artifact, runner, {}, CORE_DIALECT, quick=True)
+        problems.append(report.problem)
+    assert not problems[0] and all(problems[1:]), problems

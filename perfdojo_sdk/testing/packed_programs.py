@@ -77,7 +77,7 @@ class _Writer:
 
     def program(self, statements: int) -> Program:
         for number in range(statements):
-            self.rng.choice((self.copies, self.converts, self.converts, self.sums))(f"y{number}")
+            self.rng.choice((self.copies, self.converts, self.converts, self.sums, self.turned))(f"y{number}")
         inputs = {
             "w": f"packed {self.dtype} [{ROWS},{self.columns}]",
             "k": f"i32 [{ROWS}]",
@@ -96,7 +96,7 @@ class _Writer:
         """Scopes over columns, the column in them, and how many these are: lanes and a rest, or a loop."""
         most = self.most(dtype)
         if most < 2 or self.rng.random() < 0.2:
-            suffix = self.rng.choice(("", "", ":u"))
+            suffix = self.rng.choice(("", "", ":u" if self.columns <= self.dialect.max_unroll else ""))
             return [(f"{self.columns}{suffix}", "{1}", self.columns)]
         width = self.rng.choice([most, most, max(2, most // 2), max(2, most - 1)])
         width = min(width, self.columns)
@@ -131,6 +131,18 @@ class _Writer:
                 value = f"w[{{0}},{self.columns - 1}]"  # the same in all lanes
             where = condition.replace("COLUMN", column)
             self.lines.append(f"{self.rows} {scopes} {name}[{{0}},{column}] = {dtype}({value}){where}")
+
+    def turned(self, name: str) -> None:
+        """A transposed read, or one of every second column; its lanes gather where a target has such."""
+        gathers = "a" in self.dialect.suffixes and self.most("f32") >= ROWS and self.rng.random() < 0.7
+        lanes = ":a" if gathers else ""
+        if self.rng.random() < 0.5:
+            self.declared[name] = f"f32 [{self.columns},{ROWS}]"
+            self.lines.append(f"{self.columns} {ROWS}{lanes} {name}[{{0}},{{1}}] = f32(w[{{1}},{{0}}])")
+            return
+        self.declared[name] = f"f32 [{ROWS},3]"
+        first = self.rng.randint(0, self.columns - 5)
+        self.lines.append(f"{self.rows} 3{lanes} {name}[{{0}},{{1}}] = f32(w[{{0}},{{1}}*2+{first}])")
 
     def sums(self, name: str) -> None:
         self.declared[name] = f"f32 [{ROWS}]"

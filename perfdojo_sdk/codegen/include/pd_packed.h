@@ -28,8 +28,7 @@ typedef uint64_t pd_bits_of_packed __attribute__((vector_size(16)));
 PD_INLINE pd_unpacked pd_apart(pd_unpacked v, int bits)
 {
     const pd_unpacked rest = (pd_unpacked)((pd_pairs_of_unpacked)v >> bits);
-    const pd_unpacked order = {0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23};
-    return __builtin_shuffle(v, rest, order);
+    return __builtin_shufflevector(v, rest, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
 }
 #define PD_APART_4(v) (pd_apart(v, 4) & 15)
 #define PD_APART_2(v) (pd_apart(pd_apart(v, 4), 2) & 3)
@@ -68,15 +67,11 @@ PD_INLINE pd_unpacked pd_apart(pd_unpacked v, int bits)
         W w = 0; \
         pd_copy_packed(&w, p, low, high, 8 / BITS, V * BITS / 8); \
         const PD_TYPE(u32, V) lane = PD_OF(iota, u32, V)(0, 1); \
-        const PD_TYPE(u32, V) all = PD_OF(words_##W, u32, V)(w, lane / (32 / BITS)); \
+        const PD_TYPE(u32, V) all = PD_OF(words_##W, u32, V)(w); \
         return all << ((32 - BITS) - (lane % (32 / BITS)) * BITS); \
     }
 #define PD_WORDS(V) \
-    PD_INLINE PD_TYPE(u32, V) PD_OF(words_uint32_t, u32, V)(uint32_t w, PD_TYPE(u32, V) which) \
-    { \
-        (void)which; \
-        return PD_OF(splat, u32, V)(w); \
-    }
+    PD_INLINE PD_TYPE(u32, V) PD_OF(words_uint32_t, u32, V)(uint32_t w) { return PD_OF(splat, u32, V)(w); }
 /* Integers of less than a byte: those with a sign have it in all bits that they lack. */
 #define PD_SIGNED(BITS, V) \
     PD_INLINE PD_TYPE(i8, V) PD_OF(unpack, i##BITS, V)(const uint8_t *p, int64_t low, int64_t high) \
@@ -109,9 +104,10 @@ PD_INLINE pd_unpacked pd_apart(pd_unpacked v, int bits)
 #if PD_VECTOR_BYTES == 64
 PD_PACKED_MANY(64) PD_PACKED_MANY(32) PD_PACKED_FEW(16) PD_PACKED_FEW(8)
 /* Sixteen lanes of four bits have two integers. */
-PD_INLINE pd_u32x16 pd_words_uint64_t_u32x16(uint64_t w, pd_u32x16 which)
+PD_INLINE pd_u32x16 pd_words_uint64_t_u32x16(uint64_t w)
 {
-    return __builtin_shuffle((pd_u32x16)pd_splat_u64x8(w), which);
+    const pd_u32x16 v = (pd_u32x16)pd_splat_u64x8(w);
+    return __builtin_shufflevector(v, v, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
 }
 PD_WORDS(16) PD_SPREAD(u4, 4, uint64_t, 16) PD_SPREAD(u2, 2, uint32_t, 16) PD_NUMBERS_32(4, 16) PD_NUMBERS_32(2, 16)
 PD_SPREAD_32(8)
