@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from perfdojo_sdk.codegen.c import CEmitter
+from perfdojo_sdk.codegen.c import CEmitter, support_text
+from perfdojo_sdk.codegen.vector import VECTOR_SUPPORT
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.dtypes import PACKED_DTYPES, bits
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.interpreter import interpret
+from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
@@ -186,3 +188,38 @@ def test_the_numeric_leg_knows_which_bits_are_an_element() -> None:
         report = verify_numeric(program, program, artifact, runner, {}, CORE_DIALECT, quick=True)
         problems.append(report.problem)
     assert not problems[0] and all(problems[1:]), problems
+
+
+@pytest.mark.parametrize("register", [16, 32, 64])
+def test_vectors_of_any_width_take_bytes_apart(register: int) -> None:
+    """The text for all instruction sets, on whatever processor this is; only the bytes of lanes are read."""
+    operations = " ".join(f"pd_f32v pd_{name}_f32v();" for name in OPERATIONS)
+    lines, meant, content = [], list[int](), np.random.default_rng(3).integers(0, 256, 32, np.uint8)
+    for dtype in PACKED_DTYPES:
+        for lanes in (register, register // 2, register // 4, register // 8):
+            if lanes * bits(dtype) % 8:
+                continue
+            elements = unpack(content[: lanes * bits(dtype) // 8], Elements((lanes,), dtype))
+            spreads = ["spread"] if lanes * 4 <= register and dtype != "f4e2m1" else []
+            for function in ("unpack", *spreads):
+                for low, high in ((0, lanes), (0, lanes - 1), (lanes // 2, lanes)):
+                    call = f"pd_{function}_{dtype}x{lanes}(x, {low}, {high})"
+                    lines.append(f"{{ __typeof__({call}) v = {call};")
+                    lines.append(f"for (int k = {low}; k < {high}; k++) y[n++] = v[k]; }}")
+                    meant += elements[low:high].tolist()
+    code = "\n".join([
+        '#include "pd_runtime.h"', '#include "pd_scalar.h"', f"#define PD_VECTOR_BYTES {register}",
+        f"typedef float pd_f32v __attribute__((vector_size({register})));", operations,
+        '#include "pd_vectors.h"', '#include "pd_packed.h"',
+        "size_t pd_k_workspace_bytes(int threads) { (void)threads; return 0; }",
+        "int pd_k(const uint8_t *x, int32_t *y, void *workspace, size_t bytes, int threads)",
+        "{ (void)workspace, (void)bytes, (void)threads; int n = 0;", *lines, "return 0; }",
+    ])  # fmt: skip
+    support = {name: support_text(name) for name in VECTOR_SUPPORT}
+    spec = ArraySpec("x", (32,), "u8"), ArraySpec("y", (len(meant),), "i32")
+    runner = NativeRunner(("-O1",))
+    artifact = runner.compile(KernelSource("pd_k", spec[:1], spec[1:], code, support=support))
+    assert isinstance(artifact, Artifact), artifact
+    run = runner.run(artifact, RunRequest(inputs={"x": content}))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    assert run.outputs["y"].tolist() == meant

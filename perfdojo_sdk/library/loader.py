@@ -239,7 +239,8 @@ class Operator:
         another array for it.
 
         ``inputs``, ``out`` (a tuple of them for several outputs): C-contiguous CPU arrays of one
-        of the kernels' shapes and dtypes. ``threads``: default PERFDOJO_NUM_THREADS, else all
+        of the kernels' shapes and dtypes; for a packed input its bytes, or elements, which each call
+        packs. ``threads``: default PERFDOJO_NUM_THREADS, else all
         cores. ``workspace``: a writable contiguous array of at least :meth:`workspace_bytes`;
         by default each Python thread keeps its own.
         Errors: :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
