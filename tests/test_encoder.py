@@ -124,6 +124,7 @@ FUNCTIONS = (
 )  # fmt: skip
 YOUNGER = {
     ":a", ":d", ":l", ":m", ":t", ":freps", "@async", "@soon_l2", "@tile", "tf32", "u64", "fmod", "fmod=",
+    "packed",
     *UNCOMPUTED_DTYPES, *FUNCTIONS,
     *(f"{name}=" for name in FUNCTIONS)
 }  # fmt: skip
@@ -143,6 +144,12 @@ def test_names_do_not_matter_and_everything_else_does(vocabulary: Vocabulary) ->
         assert changed != SOFTMAX
         tokens = [[tokens_of(line, vocabulary) for line in lines_of(text)] for text in (changed, SOFTMAX)]
         assert tokens[0] != tokens[1], old
+
+
+def test_a_packed_array_is_an_array(vocabulary: Vocabulary) -> None:
+    text = "kernel k(w) -> y\nw KIND [64] heap\ny f32 [64] heap\n\n64 y[{0}] = f32(w[{0}])\n"
+    packed, plain = (spelled(text.replace("KIND", kind), vocabulary) for kind in ("packed i4", "i4"))
+    assert packed != plain and packed[-1] == plain[-1]
 
 
 def test_a_line_knows_what_stands_around_it(vocabulary: Vocabulary) -> None:

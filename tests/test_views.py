@@ -320,6 +320,14 @@ def test_the_views_show_what_a_table_holds() -> None:
     assert "1, 1, ... (20 in all)" in unicode_math(parse(LONG))
 
 
+def test_the_views_show_which_inputs_are_packed() -> None:
+    program = parse(
+        "kernel k(w) -> y\nw packed i4 [3,5] heap\ny f32 [3,5] heap\n\n3 5 y[{0},{1}] = f32(w[{0},{1}])\n"
+    )
+    assert "w \u2208 \u2124[3 \u00d7 5] (packed i4)" in unicode_math(program)
+    assert "packed i4 [3,5] heap" in graph.dot(program)
+
+
 def test_the_views_know_every_field_of_a_node() -> None:
     """A field that the language gains must be shown; then this test is to be brought up to date."""
     fields = {
@@ -328,7 +336,7 @@ def test_the_views_know_every_field_of_a_node() -> None:
     assert fields == {
         Statement: {"target", "value", "accumulate", "dtype", "id", "guard"},
         Scope: {"size", "body", "suffix", "id"},
-        Buffer: {"name", "dtype", "dimensions", "location", "arrays", "values", "file"},
+        Buffer: {"name", "dtype", "dimensions", "location", "arrays", "values", "file", "packed"},
         Dimension: {"size", "suffix"},
     }
 

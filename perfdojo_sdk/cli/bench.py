@@ -139,13 +139,11 @@ def stored_request(manifest: Manifest) -> RunRequest:
 
 def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
     """The packaged code, seen as this one kernel."""
-    from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact
+    from perfdojo_sdk.hookspecs.types import Artifact
     from perfdojo_sdk.library.manifest import read_artefact
 
     file = manifest.code_of(entry)
-    inputs, outputs = (
-        tuple(ArraySpec(a.name, a.shape, a.dtype) for a in arrays) for arrays in (entry.inputs, entry.outputs)
-    )
+    inputs, outputs = (tuple([a.spec for a in arrays]) for arrays in (entry.inputs, entry.outputs))
     return Artifact(
         entry.symbol, inputs, outputs, file.kind, read_artefact(library, file), manifest.toolchain
     )

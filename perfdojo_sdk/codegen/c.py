@@ -19,9 +19,12 @@ from perfdojo_sdk.codegen.c_values import (
     c_cast,
     c_condition,
     c_constant,
+    c_conversion,
     c_index,
     c_literal,
     c_operation,
+    c_packed,
+    c_type,
     in_f32,
     is_rounded,
 )
@@ -30,7 +33,14 @@ from perfdojo_sdk.codegen.loops import has_scalar_loop, nothing_to_prove
 from perfdojo_sdk.codegen.names import c_name, given_name
 from perfdojo_sdk.codegen.operations import HEADER, SPELLINGS, header
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES, STORED_DTYPES, UNCOMPUTED_DTYPES
+from perfdojo_sdk.core.dtypes import (
+    NARROW_DTYPES,
+    ROUNDED_DTYPES,
+    STORED_DTYPES,
+    UNCOMPUTED_DTYPES,
+    carrier,
+    in_a_byte,
+)
 from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import (
     Access,
@@ -223,7 +233,7 @@ class CEmitter:
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
         buffers = [self.program.buffer_of[name] for name in names]
-        return tuple(ArraySpec(b.name, b.shape, b.dtype) for b in buffers)
+        return tuple(map(ArraySpec.of, buffers))
 
     def _comment(self) -> str:
         text = self.program.text.rstrip().replace("*/", "* /").splitlines()
@@ -293,7 +303,7 @@ class CEmitter:
         return given_name(array) if array in self.program.in_out else c_name(array)
 
     def _type(self, array: str) -> str:
-        return C_TYPES[self.program.buffer_of[array].dtype]
+        return c_type(self.program.buffer_of[array])
 
     def _enter(self) -> None:
         shared, slot = self.layout.shared_bytes, self.layout.slot_bytes
@@ -357,7 +367,31 @@ class CEmitter:
     def cell(self, access: Access, point: Point) -> str:
         """The access as a C lvalue."""
         buffer = self.program.buffer_of[access.array]
+        assert not buffer.packed, "an element that shares a byte is no lvalue"
         return f"{c_name(buffer.name)}[{self.subscript(self.flat(access, point), point)}]"
+
+    def element(self, access: Access, point: Point) -> str:
+        """The value of an access that is read: a cell, or an element that shares a byte with others."""
+        buffer = self.program.buffer_of[access.array]
+        if not buffer.packed:
+            return self.cell(access, point)
+        return c_packed(buffer.dtype, c_name(buffer.name), self.subscript(self.flat(access, point), point))
+
+    def reads_packed(self, value: Expression) -> bool:
+        """True if a value is an integer of a packed array."""
+        if not isinstance(value, Read) or value.dtype not in NARROW_DTYPES:
+            return False
+        return self.program.buffer_of[value.access.array].packed
+
+    def address(self, access: Access, point: Point) -> str:
+        """The place of an access in memory: of the byte where elements share one."""
+        buffer = self.program.buffer_of[access.array]
+        if not buffer.packed:
+            return f"&{self.cell(access, point)}"
+        form, share = self.flat(access, point), in_a_byte(buffer.dtype)
+        byte = divided(form, share)
+        whole = self.subscript(form, point) if byte is None else self.subscript(byte, point)
+        return f"&{c_name(buffer.name)}[{whole if byte is not None else f'({whole})/{share}'}]"
 
     def subscript(self, form: AffineExpr, point: Point) -> str:
         """A form as a C expression of type ``int64_t``, run-time indices included."""
@@ -495,7 +529,7 @@ class CEmitter:
             if inside.isdisjoint(buffer.arrays) or self.layout.home.get(buffer.name) == point.path:
                 continue
             constant = "const " if buffer.name in self.program.read_only else ""
-            fields.append((f"{constant}{C_TYPES[buffer.dtype]} *", c_name(buffer.name)))
+            fields.append((f"{constant}{c_type(buffer)} *", c_name(buffer.name)))
         used = levels_of(scope, self.program)
         outer = [l for l in range(point.level - 1) if l in used and l not in point.constants]
         return fields + [("int64_t", f"i{l}") for l in outer]
@@ -531,7 +565,11 @@ class CEmitter:
                     return f"pd_{value.dtype}_from_f64((double)({counted}))"
                 return f"({C_TYPES[value.dtype]})({counted})"
             case Read():
-                return self.cell(value.access, point)
+                return self.element(value.access, point)
+            case Cast() if self.reads_packed(value.argument):
+                # What is taken out of a byte has no further bits.
+                held = carrier(value.argument.dtype)
+                return c_conversion(held, value.dtype, self.expression(value.argument, point))
             case Cast():
                 return c_cast(value, self.expression(value.argument, point))
             case Operation() if is_rounded(value):
@@ -540,6 +578,16 @@ class CEmitter:
                 return c_operation(value, [self.expression(a, point) for a in value.arguments])
             case _:
                 assert_never(value)
+
+
+def divided(form: AffineExpr, divisor: int) -> AffineExpr | None:
+    """The form divided by a number; None unless each of its parts is a multiple of it."""
+    parts = (*form.terms, *form.quotients)
+    if form.constant % divisor or any(coefficient % divisor for _, coefficient in parts):
+        return None
+    terms = {level: coefficient // divisor for level, coefficient in form.terms}
+    quotients = tuple([(quotient, coefficient // divisor) for quotient, coefficient in form.quotients])
+    return AffineExpr.of(terms, form.constant // divisor, quotients)
 
 
 def no_tables(program: Program) -> UnavailableError:

@@ -32,6 +32,7 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS
+from perfdojo_sdk.core.storage import Buffer
 
 C_TYPES: Mapping[str, str] = {
     **NUMBERS,
@@ -40,6 +41,16 @@ C_TYPES: Mapping[str, str] = {
 }
 """dtype -> C type. Those of ROUNDED_DTYPES hold bits: what is computed with them is computed in f32. Dtypes
 without operations are bytes."""
+
+
+def c_type(buffer: Buffer) -> str:
+    """The C type of a buffer's memory: bytes where elements are packed."""
+    return "uint8_t" if buffer.packed else C_TYPES[buffer.dtype]
+
+
+def c_packed(dtype: str, array: str, index: str) -> str:
+    """An element of a packed array, as a byte holds it elsewhere."""
+    return f"pd_packed_{dtype}({array}, {index})"
 
 
 def in_f32(value: Operation) -> Expression:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from math import prod
 from typing import assert_never
 
-from perfdojo_sdk.codegen.c import CEmitter, Point
+from perfdojo_sdk.codegen.c import CEmitter, Point, divided
 from perfdojo_sdk.codegen.c_values import (
     C_TYPES,
     c_conversion,
@@ -28,7 +28,15 @@ from perfdojo_sdk.codegen.operations import SPELLINGS, Vector
 from perfdojo_sdk.codegen.quotients import division, known_divisor
 from perfdojo_sdk.codegen.registers import Registers, variable
 from perfdojo_sdk.core.dialect import Location
-from perfdojo_sdk.core.dtypes import BYTES, CODED_DTYPES, FLOAT_DTYPES, NARROW_DTYPES, ROUNDED_DTYPES, carrier
+from perfdojo_sdk.core.dtypes import (
+    BYTES,
+    CODED_DTYPES,
+    FLOAT_DTYPES,
+    NARROW_DTYPES,
+    ROUNDED_DTYPES,
+    carrier,
+    in_a_byte,
+)
 from perfdojo_sdk.core.expression import (
     Access,
     AffineExpr,
@@ -55,6 +63,8 @@ class LaneEmitter(CEmitter):
     registers: Mapping[str, Registers]
     all_vectors = False
     """True once code uses vectors besides whole registers of f32."""
+    unpacks = False
+    """True once code makes vectors of packed elements."""
 
     def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
         level = point.level - 1
@@ -84,7 +94,7 @@ class LaneEmitter(CEmitter):
             outermost = source.levels[0]
             step = {outermost: AffineExpr.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or AffineExpr.level(level))
-            self.function.line(f"pd_prefetch_ahead(&{self.cell(following, point)});")
+            self.function.line(f"pd_prefetch_ahead({self.address(following, point)});")
 
 
 def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: int, point: Point) -> None:
@@ -96,8 +106,7 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     moves = one.moves(statement.target)
     target = program.buffer_of[statement.target.array]
     itself = any(program.buffer_of[read.array] is target for read in statement.reads)
-    steps = [lane_stride(program.buffer_of[r.array], r.subscripts, level) for r in statement.reads]
-    gathers = any(step not in (0, 1) for step in steps)
+    gathers = any(map(one.is_scattered, statement.reads))
     plain = not guard and not gathers and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
     fits = width > 1 and not any(form.quotients for form in guard) and one.is_vector(statement)
     # Lanes that gather are written one by one, so those of them that are active have to be known.
@@ -233,6 +242,15 @@ class Lanes:
     def moves(self, access: Access) -> bool:
         return lane_stride(self.emitter.program.buffer_of[access.array], access.subscripts, self.level) != 0
 
+    def is_scattered(self, access: Access) -> bool:
+        """True if the lanes of a read are no neighbours, or neighbours that start inside of a byte."""
+        buffer = self.emitter.program.buffer_of[access.array]
+        step = lane_stride(buffer, access.subscripts, self.level)
+        if not buffer.packed or step != 1:
+            return step not in (0, 1)
+        share = in_a_byte(buffer.dtype)
+        return self.width % share != 0 or divided(self._start(access), share) is None
+
     def uniform(self, value: Expression) -> bool:
         return is_uniform(self.emitter.program, value, self.level)
 
@@ -350,14 +368,14 @@ class Lanes:
                 self._prefetch("pd_prefetch_write", statement.target, lead)
 
     def _prefetch(self, function: str, access: Access, lead: int) -> None:
-        size = BYTES[self.emitter.program.buffer_of[access.array].dtype]
-        cell = self.emitter.cell(access, self.base)
-        self.emitter.function.line(f"{function}(&{cell} + {lead // size});")
+        size = max(1, int(self.emitter.program.buffer_of[access.array].element_bytes))
+        place = self.emitter.address(access, self.base)
+        self.emitter.function.line(f"{function}({place} + {lead // size});")
 
     def _starts_a_line(self, access: Access) -> bool:
         """True if no earlier vector asks for the same cache line, as far as the subscripts tell."""
         start = self._start(access)
-        line = ALIGNMENT // BYTES[self.emitter.program.buffer_of[access.array].dtype]
+        line = int(ALIGNMENT / self.emitter.program.buffer_of[access.array].element_bytes)
         steps_by_lines = all(coefficient % line == 0 for _, coefficient in start.terms)
         return not steps_by_lines or start.constant % line == 0
 
@@ -422,12 +440,21 @@ class Lanes:
                 size = BYTES[value.dtype] if value.dtype not in ROUNDED_DTYPES else 4
                 bits = f"({self.mask(value.argument, size)} & 1)"
                 return self._converted(bits, f"i{8 * size}", value.dtype)
+            case Cast() if self.emitter.reads_packed(value.argument):
+                return self._from_packed(value.argument, value.dtype)
             case Cast():
                 return self._converted(self.vector(value.argument), value.argument.dtype, value.dtype)
             case Literal():
                 raise AssertionError("a literal is uniform")
             case _:
                 assert_never(value)
+
+    def _from_packed(self, read: Expression, target: str) -> str:
+        """A vector of packed integers, which have no further bits, as one of ``target``."""
+        assert isinstance(read, Read)
+        if BYTES[target] < 4 or self.is_scattered(read.access):
+            return self._converted(self.vector(read), carrier(read.dtype), target)
+        return self._converted(self._packed("spread", read.access, read.dtype), "i32", target)
 
     def _converted(self, text: str, source: str, target: str) -> str:
         """A vector of ``source`` as one of ``target``."""
@@ -520,8 +547,10 @@ class Lanes:
         if registers:
             return self._named(registers, variable(registers, self._start(access))[0])
         buffer = self.emitter.program.buffer_of[access.array]
-        if self.gathers and lane_stride(buffer, access.subscripts, self.level) != 1:
+        if self.gathers and self.is_scattered(access):
             return self._gather(access, dtype)
+        if buffer.packed:
+            return self._packed("unpack", access, dtype)
         place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
         if self.partial and kind == "f32v":
             return f"pd_load_first_{kind}({place}, {self.count})"
@@ -530,10 +559,16 @@ class Lanes:
             return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
         return f"pd_load_{kind}({place})"
 
+    def _packed(self, function: str, access: Access, dtype: str) -> str:
+        """A vector of packed elements, as bytes or as integers of 32 bits."""
+        self.emitter.unpacks = True
+        place = self.emitter.address(access, self.base)
+        return f"pd_{function}_{self.made(dtype)}({place}, {self.low}, {self.high})"
+
     def _gather(self, access: Access, dtype: str) -> str:
         """A vector of elements that lie anywhere; lanes that are not active read nothing."""
         first = self.base.constants[self.level]
-        cells = [self.emitter.cell(access, self.base.at(self.level, first + k)) for k in range(self.count)]
+        cells = [self.emitter.element(access, self.base.at(self.level, first + k)) for k in range(self.count)]
         bits = ".bits" if dtype in ROUNDED_DTYPES else ""
         # In parentheses: the functions that take it may be macros, whose arguments commas separate.
         return f"((pd_{self.made(carrier(dtype))}){{{', '.join([f'{cell}{bits}' for cell in cells])}}})"

@@ -93,6 +93,7 @@ def header(name: str, kernels: Sequence[Packable], more: Sequence[str] = ()) -> 
     lines = [
         f"/* The kernels of {name}. Arrays are in C order without gaps; outputs overlap nothing.",
         *(_ABOUT_IN_OUT if any(map(_changes_in_place, kernels)) else ()),
+        *(_ABOUT_PACKED if any(array.holds for array in arrays) else ()),
         " *",
         f" * A kernel returns 0; {WORKSPACE_TOO_SMALL} when workspace_bytes is less than its query says;",
         f" * {OTHER_PROCESSOR} when this processor cannot run it; {TOO_MANY_THREADS} when it runs on threads",
@@ -115,6 +116,10 @@ def header(name: str, kernels: Sequence[Packable], more: Sequence[str] = ()) -> 
     return "\n".join(lines) + "\n"
 
 
+_ABOUT_PACKED = (
+    " * A packed array has elements of less than a byte, several in each, in C order, the first in the",
+    " * lowest bits. Bits of the last byte that are of no element are ignored.",
+)
 _ABOUT_IN_OUT = (
     " * An array that is input and output has two parameters: pass it as both and it is changed in place;",
     " * pass another array as pd_given_NAME and its content is copied first.",
@@ -167,4 +172,6 @@ def c_type(dtype: str) -> str:
 
 
 def _described(array: ArraySpec) -> str:
-    return f"{array.name} {array.dtype} [{','.join(map(str, array.shape))}]"
+    inside = array.holds or array
+    packed = "packed " if array.holds else ""
+    return f"{array.name} {packed}{inside.dtype} [{','.join(map(str, inside.shape))}]"

@@ -94,12 +94,8 @@ def _composed(
     buffers = [program.buffer_of[name] for name in halves.packed]
     sizes = [-(-buffer.bytes // ALIGNMENT) * ALIGNMENT for buffer in buffers]
     *places, total = accumulate(sizes, initial=0)
-    inputs = tuple(
-        ArraySpec(b.name, b.shape, b.dtype) for b in map(program.buffer_of.get, program.given) if b
-    )
-    outputs = tuple(
-        ArraySpec(b.name, b.shape, b.dtype) for b in map(program.buffer_of.get, program.outputs) if b
-    )
+    inputs = tuple([ArraySpec.of(program.buffer_of[name]) for name in program.given])
+    outputs = tuple([ArraySpec.of(program.buffer_of[name]) for name in program.outputs])
     kept = rest.inputs[: len(rest.inputs) - len(halves.packed)]
     packing = Packing(pack.inputs, kept, total, halves.identity)
     both = {a.name for a in inputs} & {a.name for a in outputs}

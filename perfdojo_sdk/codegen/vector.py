@@ -25,7 +25,7 @@ from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
-VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h")
+VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h", "pd_packed.h")
 """Headers of this package that kernels with vectors need."""
 
 #: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the
@@ -60,8 +60,9 @@ class VectorEmitter(LaneEmitter):
         self.registers = self._assign_registers()
 
     def _include_lines(self) -> str:
-        more = f'#include "{self.vectors}"\n' if self.all_vectors else ""
-        return super()._include_lines() + more
+        more = [self.vectors] if self.all_vectors else []
+        more += ["pd_packed.h"] if self.unpacks else []
+        return super()._include_lines() + "".join([f'#include "{name}"\n' for name in more])
 
     def support(self) -> Mapping[str, str]:
         return {name: support_text(name) for name in VECTOR_SUPPORT} | dict(self.headers)
@@ -119,6 +120,8 @@ class VectorEmitter(LaneEmitter):
             return True
         copy = transposed_copy(self.program, scope, point.level - 1) if suffix and suffix.transposes else None
         if copy is None or any(map(self.is_named, (copy.target, *copy.reads))):
+            return False
+        if any(self._buffer(read).packed for read in copy.reads):
             return False
         if copy.dtype == VECTOR_DTYPE:
             self._transpose(scope, copy, point)

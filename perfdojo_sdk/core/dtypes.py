@@ -83,6 +83,20 @@ def bits(dtype: str) -> int:
     return int(dtype[1:]) if dtype in NARROW_DTYPES else 8 * BYTES[dtype]
 
 
+#: Dtypes of which several elements fit into a byte, in arrays that are declared packed.
+PACKED_DTYPES = tuple(dtype for dtype in UNCOMPUTED_DTYPES if bits(dtype) < 8)
+
+
+def packed_bytes(elements: int, dtype: str) -> int:
+    """Bytes of so many elements that lie packed; the last one may be partly empty."""
+    return -(-elements * bits(dtype) // 8)
+
+
+def in_a_byte(dtype: str) -> int:
+    """Elements in a byte of a packed array."""
+    return 8 // bits(dtype)
+
+
 def integer_bounds(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer dtype or bool, or code of a coded one."""
     if dtype == "bool":

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, bits, packed_bytes
 from perfdojo_sdk.core.expression import AffineExpr, Literal, Quotients
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.table_files import TableFile
 
 #: The word that declares a table.
 TABLE = "table"
+#: The word that declares a packed array.
+PACKED = "packed"
 
 
 @frozen
@@ -40,6 +42,14 @@ class Buffer:
     """The elements of a table, row by row: constants of the program. None for any other buffer."""
     file: TableFile | None = None
     """The file that holds them, if they do not stand in the text."""
+    packed: bool = False
+    """True if several elements share a byte, in row-major order, the first in the lowest bits. Only inputs
+    that nothing writes lie so; a buffer that a move makes of one does not."""
+
+    @property
+    def kind(self) -> str:
+        """The dtype in words, and whether elements are packed."""
+        return f"{PACKED} {self.dtype}" if self.packed else self.dtype
 
     @lazy
     def text(self) -> str:
@@ -50,10 +60,20 @@ class Buffer:
             listed = ", ".join([Literal(value, self.dtype).text for value in self.values])
             return f"{self.name} {TABLE} {self.dtype} [{shape}] = {{{listed}}}"
         names = "" if self.arrays == (self.name,) else f" -> {', '.join(self.arrays)}"
-        return f"{self.name} {self.dtype} [{shape}] {self.location}{names}"
+        return f"{self.name} {self.kind} [{shape}] {self.location}{names}"
 
     def with_dimensions(self, dimensions: tuple[Dimension, ...]) -> Buffer:
-        return Buffer(self.name, self.dtype, dimensions, self.location, self.arrays, self.values, self.file)
+        """The same array, or the same layout, of another shape."""
+        return Buffer(
+            self.name,
+            self.dtype,
+            dimensions,
+            self.location,
+            self.arrays,
+            self.values,
+            self.file,
+            self.packed,
+        )
 
     @lazy
     def shape(self) -> tuple[int, ...]:
@@ -92,7 +112,16 @@ class Buffer:
     @property
     def bytes(self) -> int:
         """Size in memory."""
-        return self.cells * BYTES[self.dtype]
+        return self.size_of(self.cells)
+
+    @property
+    def element_bytes(self) -> float:
+        """Size of an element in memory: a part of a byte where several share one."""
+        return bits(self.dtype) / 8 if self.packed else BYTES[self.dtype]
+
+    def size_of(self, cells: int) -> int:
+        """Bytes of so many neighbouring elements."""
+        return packed_bytes(cells, self.dtype) if self.packed else cells * BYTES[self.dtype]
 
     @lazy
     def cells(self) -> int:

@@ -5,6 +5,7 @@ proved to stay inside its array, and a local array is written before it is read.
 
     kernel scale(x) -> y          the interface
     x f32 [8,16] heap             buffers: name dtype [dims] location -> arrays
+                                  or: name packed dtype [dims] location
                                   or: name table dtype [dims] = {values}
     y f32 [8,16] heap
 
@@ -26,6 +27,7 @@ from perfdojo_sdk.core.dtypes import (
     DTYPES,
     FLOAT_DTYPES,
     INTEGER_DTYPES,
+    PACKED_DTYPES,
     integer_bounds,
     largest,
 )
@@ -33,7 +35,7 @@ from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.statement_text import StatementParser
-from perfdojo_sdk.core.storage import TABLE, Buffer, Dimension
+from perfdojo_sdk.core.storage import PACKED, TABLE, Buffer, Dimension
 from perfdojo_sdk.core.table_files import TableFile, TableFileError, elements
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
@@ -114,7 +116,8 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
     for line in lines:
         name = line.name("a buffer's name")
         table = line.at(TABLE)
-        line.next += table
+        packed = line.at(PACKED)
+        line.next += table or packed
         dtype = line.take("name", "a dtype").text
         if dtype not in DTYPES:
             line.next -= 1
@@ -128,6 +131,10 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
             where = dialect.default_location
             buffers.append(Buffer(name, dtype, dimensions, where, (name,), values, source))
             continue
+        if packed and dtype not in PACKED_DTYPES:
+            what = f"an element of {dtype} fills its bytes"
+            hint = f"leave out {PACKED}; arrays of {', '.join(PACKED_DTYPES)} may be packed"
+            line.fail("PD-P019", what, 1, len(line.source.rstrip()), hint)
         location = line.take("name", "a location", "heap, as of every input and output").text
         if location not in dialect.locations:
             line.next -= 1
@@ -145,7 +152,7 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
         if len(set(arrays)) < len(arrays):
             line.fail("PD-P007", "an array is listed twice", 1, len(line.source.rstrip()))
         taken |= {name, *arrays}
-        buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays)))
+        buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays), packed=packed))
     return tuple(buffers)
 
 

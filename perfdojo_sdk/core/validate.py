@@ -14,6 +14,7 @@ from perfdojo_sdk.core.dtypes import (
     CODED_DTYPES,
     INTEGER_DTYPES,
     NARROW_DTYPES,
+    PACKED_DTYPES,
     UNCOMPUTED_DTYPES,
     converts,
     integer_bounds,
@@ -52,7 +53,7 @@ from perfdojo_sdk.core.program import (
     new_occurrence,
     occurrences_of,
 )
-from perfdojo_sdk.core.storage import Buffer
+from perfdojo_sdk.core.storage import PACKED, Buffer
 
 
 class Violation(NamedTuple):
@@ -158,6 +159,7 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
     for name in program.tables:
         if name in program.outputs:
             yield Violation("PD-P018", f"the table {name} is an output", name=name)
+    yield from _packed(program)
     names = [*program.inputs, *program.outputs]
     for name in names:
         buffer = program.buffer_of.get(name)
@@ -172,6 +174,24 @@ def _interface(program: Program, dialect: Dialect) -> Iterator[Violation]:
         elif buffer.location != dialect.default_location:
             where = dialect.default_location
             yield Violation("PD-P011", f"{name!r} of the interface must live in {where}", name=name)
+
+
+def _packed(program: Program) -> Iterator[Violation]:
+    """Packed arrays are of dtypes of less than a byte, and nothing writes them."""
+    for buffer in program.buffers:
+        if not buffer.packed:
+            continue
+        if buffer.dtype not in PACKED_DTYPES:
+            what = f"{buffer.name} is packed, and an element of {buffer.dtype} fills its bytes"
+            hint = f"leave out {PACKED}; arrays of {', '.join(PACKED_DTYPES)} may be packed"
+            yield Violation("PD-P019", what, name=buffer.name, hint=hint)
+        elif buffer.values is None and not program.read_only.issuperset(buffer.arrays):
+            kind = "changed in place" if program.in_out.intersection(buffer.arrays) else "written"
+            what = f"{buffer.name} is packed, and is {kind}"
+            hint = f"leave out {PACKED}: where elements share a byte, a write of one changes its neighbours"
+            first = next((o for o in program.occurrences[buffer.name] if o.writes), None)
+            at = first.statement.id if first else ""
+            yield Violation("PD-P019", what, at, buffer.name, hint)
 
 
 def _bounds(buffer: Buffer, occurrences: Sequence[Occurrence]) -> Iterator[Violation]:

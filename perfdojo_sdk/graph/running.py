@@ -14,10 +14,13 @@ import numpy as np
 from perfdojo_sdk.core.domains import ROUNDING, Domain
 from perfdojo_sdk.core.interpreter import Interpreter
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.graph.arrays import as_list, from_list, numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
 from perfdojo_sdk.graph.order import calls
+from perfdojo_sdk.graph.packed_arrays import unpack
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
+from perfdojo_sdk.hookspecs.types import Elements
 
 Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 """Runs a program on its inputs; returns its outputs, both in the order of the interface."""
@@ -28,12 +31,22 @@ RunPart: TypeAlias = Callable[[Foreign, Sequence[Array]], Sequence[Array]]
 def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] = ROUNDING) -> list[Array]:
     """The program's outputs by the interpreter, every operation rounded to its dtype; or computed in another
     domain, such as doubles."""
-    given = {name: as_list(array) for name, array in zip(program.given, inputs, strict=True)}
+    given = {
+        name: as_list(_elements(program.buffer_of[name], array))
+        for name, array in zip(program.given, inputs, strict=True)
+    }
     # The interpreter keeps generated code with itself, and a program may run for every node of a graph.
     interpreter = program.once("graph interpreter", lambda: Interpreter(program))
     found = interpreter.run(given, domain)
     buffers = {name: program.buffer_of[name] for name in program.outputs}
     return [from_list(found[name], b.shape, b.dtype) for name, b in buffers.items()]
+
+
+def _elements(buffer: Buffer, array: Array) -> Array:
+    """An input in the dtype of the program, also if it is packed."""
+    if not buffer.packed:
+        return array
+    return unpack(array, Elements(buffer.shape, buffer.dtype)).view(numpy_dtype(buffer.dtype))
 
 
 def no_peer(part: Foreign, inputs: Sequence[Array]) -> Sequence[Array]:

@@ -19,6 +19,7 @@ from perfdojo_sdk.core.errors import closest
 from perfdojo_sdk.core.groups import group_of
 from perfdojo_sdk.core.metadata import spare_pydantic
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.storage import Buffer
 from perfdojo_sdk.core.transformation import Rules, Trace
 
 Provenance = Literal["measured", "simulated", "estimated"]
@@ -382,12 +383,29 @@ class Operator:
 
 
 @dataclass(frozen=True)
+class Elements:
+    """The elements that share the bytes of a packed array."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
 class ArraySpec:
-    """One array of a kernel's interface."""
+    """One array of a kernel's interface, as it lies in memory."""
 
     name: str
     shape: tuple[int, ...]
     dtype: str
+    holds: Elements | None = None
+    """The elements that the program declares, where this is an array of their bytes: a packed one."""
+
+    @classmethod
+    def of(cls, buffer: Buffer) -> ArraySpec:
+        """A buffer of the interface, as callers give it."""
+        if not buffer.packed:
+            return cls(buffer.name, buffer.shape, buffer.dtype)
+        return cls(buffer.name, (buffer.bytes,), "u8", Elements(buffer.shape, buffer.dtype))
 
 
 @dataclass(frozen=True)

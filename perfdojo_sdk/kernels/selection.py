@@ -22,6 +22,7 @@ from perfdojo_sdk.core.dialect import CORE_DIALECT, Dialect
 from perfdojo_sdk.core.errors import DojoError, NothingFoundError, ProgramError, closest
 from perfdojo_sdk.core.files import open_regular
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.storage import PACKED
 from perfdojo_sdk.core.text import MAX_CHARACTERS, parse
 from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.hookspecs.types import ArraySpec, Operator
@@ -79,25 +80,31 @@ class Kernel:
 
 def array_specs(program: Program, names: Sequence[str]) -> tuple[ArraySpec, ...]:
     buffers = [program.buffer_of[name] for name in names]
-    return tuple(ArraySpec(n, b.shape, b.dtype) for n, b in zip(names, buffers, strict=True))
+    return tuple(map(ArraySpec.of, buffers))
 
 
 InputKey: TypeAlias = tuple[tuple[tuple[int, ...], str], ...]
 
 
 def input_key(kernel: Kernel) -> InputKey:
-    """Shapes and dtypes of all inputs, which select the kernel for a call of an operator."""
+    """Shapes and dtypes of all inputs in memory, which select the kernel for a call of an operator."""
     return tuple((i.shape, i.dtype) for i in kernel.inputs)
 
 
 def named_in_full(kernel: Kernel) -> Kernel:
     """The kernel with all inputs in its name, if another kernel has the short name."""
     dtype = _dtype(kernel.program)
-    shapes = [_shape(i.shape) + ("" if i.dtype == dtype else i.dtype) for i in kernel.inputs]
-    name = "_".join([kernel.operator, *shapes, dtype])
+    name = "_".join([kernel.operator, *[_in_full(i, dtype) for i in kernel.inputs], dtype])
     if len(name) > _LONGEST:
         name = f"{name[:_LONGEST]}_{sha256(name.encode()).hexdigest()[:12]}"
     return replace(kernel, name=name)
+
+
+def _in_full(array: ArraySpec, dtype: str) -> str:
+    """An input as a part of a name; its dtype is left out if it is the kernel's."""
+    inside = array.holds or array
+    word = _shape(inside.shape) + ("" if inside.dtype == dtype else inside.dtype)
+    return f"{word}{PACKED}" if array.holds else word
 
 
 def instantiate(operator: Operator, sizes: Sequence[int], dialect: Dialect = CORE_DIALECT) -> Kernel:

@@ -47,7 +47,7 @@ def kernel_files(library: str | Path, name: str) -> tuple[Mapping[str, bytes], t
             "PD-L004", f"cannot read {folder / code.path}", why=str(error), hint=hint
         ) from None
     arrays = (*entry.inputs, *entry.outputs)
-    return files, tuple(ArraySpec(a.name, tuple(a.shape), a.dtype) for a in arrays)
+    return files, tuple([array.spec for array in arrays])
 
 
 class GpuKernel:

@@ -20,8 +20,10 @@ from typing import Any
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR
+from perfdojo_sdk.core.storage import PACKED
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.graph.arrays import ML_DTYPES
+from perfdojo_sdk.graph.packed_arrays import pack
 from perfdojo_sdk.library.arrays import (
     NUMPY,
     ArgumentTypeError,
@@ -237,7 +239,8 @@ class Operator:
         another array for it.
 
         ``inputs``, ``out`` (a tuple of them for several outputs): C-contiguous CPU arrays of one
-        of the kernels' shapes and dtypes. ``threads``: default PERFDOJO_NUM_THREADS, else all
+        of the kernels' shapes and dtypes; for a packed input its bytes, or elements, which each call
+        packs. ``threads``: default PERFDOJO_NUM_THREADS, else all
         cores. ``workspace``: a writable contiguous array of at least :meth:`workspace_bytes`;
         by default each Python thread keeps its own.
         Errors: :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
@@ -320,7 +323,7 @@ class Operator:
             raise ArgumentTypeError("PD-L011", what, hint=hint if len(inputs) < len(names) else "")
         views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
         key = tuple((v.shape, dtype_name(v.dtype)) for v in views)
-        function = self._functions.get(key)
+        function = self._functions.get(key) or self._packing(key)
         if function is not None:
             return function
         given = ", ".join(_shown(shape, dtype) for shape, dtype in key)
@@ -331,15 +334,21 @@ class Operator:
         if order := self._fitting_order(key):
             fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, names, strict=True))
             hint = f"they fit in another order: {', '.join(fits)}"
-        known_dtypes = {dtype for each in self._functions for _, dtype in each}
+        inputs = [i for f in self._functions.values() for i in f.entry.inputs]
+        known_dtypes = {dtype for each in inputs for _, dtype in _forms(each)}
         wrong_type = any(dtype not in known_dtypes for _, dtype in key)
         kind = ArgumentTypeError if wrong_type else ArgumentValueError
         raise kind("PD-L011", what, why=why, hint=hint)
 
+    def _packing(self, key: Sequence[tuple[Any, str]]) -> _Function | None:
+        """The kernel that takes arrays like these once some of them are packed."""
+        return next((f for f in self._functions.values() if f.takes(key)), None)
+
     def _fitting_order(self, key: Sequence[tuple[Any, str]]) -> tuple[int, ...]:
         """For each input, the position of the given array that fits; () if none do in any order."""
         orders = permutations(range(len(key))) if len(key) <= MOST_PERMUTED else iter(())
-        return next((o for o in orders if tuple(key[k] for k in o) in self._functions), ())
+        functions = self._functions.values()
+        return next((o for o in orders if any(f.takes([key[k] for k in o]) for f in functions)), ())
 
     def __repr__(self) -> str:
         return f"<{self.name}: {'; '.join(f.signature for f in self._functions.values())}>"
@@ -359,12 +368,21 @@ class _Function:
 
     @property
     def signature(self) -> str:
-        return ", ".join(_shown(i.shape, i.dtype) for i in self.entry.inputs)
+        return ", ".join([_described(i) for i in self.entry.inputs])
+
+    def takes(self, key: Sequence[tuple[Any, str]]) -> bool:
+        """True if the inputs fit arrays of these shapes and dtypes; packed ones fit bytes and elements."""
+        return all(given in _forms(i) for given, i in zip(key, self.entry.inputs, strict=True))
 
     def inputs(self, values: Sequence[Any]) -> list[tuple[str, Array]]:
-        arrays = [(i.name, view(v, i.name)) for v, i in zip(values, self.entry.inputs, strict=True)]
-        for name, array in arrays:
-            check_layout(array, name)
+        """The arrays of a call; elements that the kernel takes packed are packed into a fresh array."""
+        arrays = []
+        for value, spec in zip(values, self.entry.inputs, strict=True):
+            array, holds = view(value, spec.name), spec.spec.holds
+            if holds is not None and dtype_name(array.dtype) == holds.dtype:
+                array = pack(array, holds)
+            check_layout(array, spec.name)
+            arrays.append((spec.name, array))
         return arrays
 
     def outputs(self, inputs: Sequence[Any], out: Any) -> list[tuple[str, Array]]:
@@ -484,6 +502,18 @@ def own_workspace(needed: int) -> Array:
     if buffer is None or buffer.nbytes < needed:
         buffer = _thread.workspace = aligned_empty((needed,), "uint8")
     return buffer
+
+
+def _forms(array: ArrayEntry) -> list[tuple[tuple[int, ...], str]]:
+    """Shapes and dtypes of the arrays that an input may be given as."""
+    forms = [(array.shape, array.dtype)]
+    return forms if array.holds is None else [*forms, (array.holds.shape, array.holds.dtype)]
+
+
+def _described(array: ArrayEntry) -> str:
+    if array.holds is None:
+        return _shown(array.shape, array.dtype)
+    return f"{PACKED} {_shown(array.holds.shape, array.holds.dtype)} in {_shown(array.shape, array.dtype)}"
 
 
 def _shown(shape: tuple[int, ...], dtype: str) -> str:

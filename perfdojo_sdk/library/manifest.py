@@ -10,16 +10,17 @@ import errno
 import json
 from collections import Counter
 from datetime import datetime
+from math import prod
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, ValidationError, model_validator
 
-from perfdojo_sdk.core.dtypes import DTYPES
+from perfdojo_sdk.core.dtypes import DTYPES, PACKED_DTYPES, packed_bytes
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.core.tokens import MAX_NUMBER
-from perfdojo_sdk.hookspecs.types import ArraySpec, Packing
+from perfdojo_sdk.hookspecs.types import ArraySpec, Elements, Packing
 from perfdojo_sdk.store.records import Figure, RooflineBound, Timing, Verification, sha256
 from perfdojo_sdk.store.traces import Name, SavedMove, Strict, first_error
 
@@ -60,16 +61,41 @@ class Artefact(Strict):
     sha256: Sha256
 
 
+class ElementsEntry(Strict):
+    """The elements of a packed array, several in a byte, the first in the lowest bits."""
+
+    shape: tuple[Size, ...] = Field(max_length=64)
+    dtype: Literal[PACKED_DTYPES]  # type: ignore[valid-type]
+
+
 class ArrayEntry(Strict):
-    """One input or output: C order, no gaps."""
+    """One input or output, as it lies in memory: C order, no gaps."""
 
     name: Name
     shape: tuple[Size, ...] = Field(max_length=64)
     dtype: Literal[DTYPES]  # type: ignore[valid-type]
+    holds: ElementsEntry | None = None
+    """The elements of an array of bytes that is a packed one."""
 
     @classmethod
     def of(cls, spec: ArraySpec) -> ArrayEntry:
-        return cls(name=spec.name, shape=spec.shape, dtype=spec.dtype)
+        inside = spec.holds
+        holds = ElementsEntry(shape=inside.shape, dtype=inside.dtype) if inside else None
+        return cls(name=spec.name, shape=spec.shape, dtype=spec.dtype, holds=holds)
+
+    @model_validator(mode="after")
+    def _bytes_are_those_of_the_elements(self) -> Self:
+        if self.holds is not None:
+            size = packed_bytes(prod(self.holds.shape), self.holds.dtype)
+            if (self.dtype, self.shape) != ("u8", (size,)):
+                raise ValueError(f"{self.name} holds packed elements in other than {size} bytes")
+        return self
+
+    @property
+    def spec(self) -> ArraySpec:
+        """The array as code and runners take it."""
+        holds = Elements(self.holds.shape, self.holds.dtype) if self.holds else None
+        return ArraySpec(self.name, self.shape, self.dtype, holds)
 
 
 class KernelTiming(Strict):

@@ -57,7 +57,7 @@ def _least(program: Program, name: str, writes: bool) -> int:
         boxes = _with_box(boxes, tuple(ranges))
     whole = prod(1 if k in chosen else size for k, size in enumerate(buffer.shape))
     cells = sum(prod(max(high - low + 1, 0) for low, high in box) for box in boxes)
-    return min(cells, whole) * BYTES[buffer.dtype]
+    return buffer.size_of(min(cells, whole))
 
 
 Box = tuple[tuple[int, int], ...]

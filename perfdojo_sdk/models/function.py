@@ -20,6 +20,7 @@ from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.interface import WORKSPACE_TOO_SMALL
 from perfdojo_sdk.graph.graph import Graph, Node, Value
 from perfdojo_sdk.graph.memory import ALIGNMENT, MemoryPlan, rounded_up
+from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.models.packing import PackCall, PackPlan
 
 #: Status of the first check that fails; those of the others follow.
@@ -75,7 +76,7 @@ def _kernel_lines(graph: Graph, symbols: Mapping[str, str], pack: PackPlan) -> I
     for program in graph.programs:
         symbol = symbols[program.text]
         outputs = [f"{c_type(program.buffer_of[a].dtype)} *" for a in program.outputs]
-        arrays = [f"const {c_type(program.buffer_of[a].dtype)} *" for a in program.given]
+        arrays = [f"const {c_type(ArraySpec.of(program.buffer_of[a]).dtype)} *" for a in program.given]
         functions = [(symbol, [*arrays, *outputs])]
         if packing := pack.packings.get(program.text):
             constants = [f"const {c_type(a.dtype)} *" for a in packing.constants]
@@ -144,7 +145,7 @@ class _Pack:
         names = [a.name for a in call.packing.constants] if call.packing else call.node.program.given
         for array, (value, at) in zip(names, call.inputs, strict=True):
             place = f"constants + {self.weights[value]}u" if at is None else f"made + {at}u"
-            yield f"(const {c_type(buffers[array].dtype)} *)({place})"
+            yield f"(const {c_type(ArraySpec.of(buffers[array]).dtype)} *)({place})"
 
     def _written(self, call: PackCall) -> Iterator[str]:
         program = call.node.program

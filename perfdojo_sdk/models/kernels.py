@@ -14,6 +14,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array
+from perfdojo_sdk.graph.packed_arrays import as_passed
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.hookspecs.types import Artifact, CodeGenerator, Failure, KernelSource, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER
@@ -84,11 +85,12 @@ class CompiledKernels:
     def __call__(self, program: Program, inputs: Sequence[Array]) -> list[Array]:
         """Run a program; :class:`Refused` if the target does not run it."""
         self.prepare([program])
+        artifact = self._artifacts[symbol_of(program)]
         given = {
-            name: array.view(CARRIER[program.buffer_of[name].dtype])
-            for name, array in zip(program.given, inputs, strict=True)
+            spec.name: as_passed(array.view(CARRIER[program.buffer_of[spec.name].dtype]), spec)
+            for spec, array in zip(artifact.inputs, inputs, strict=True)
         }
-        found = self._runner.run(self._artifacts[symbol_of(program)], RunRequest(inputs=given))
+        found = self._runner.run(artifact, RunRequest(inputs=given))
         if isinstance(found, Failure):
             what = f"kernel {program.name} does not run: {found.reason}: {found.detail[:300]}"
             raise Refused(Reason.TARGET, what)

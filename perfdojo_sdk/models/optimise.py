@@ -61,6 +61,7 @@ from perfdojo_sdk.models.manifest import (
 )
 from perfdojo_sdk.models.model import Model, load_model, part_path
 from perfdojo_sdk.models.naming import kernel_name
+from perfdojo_sdk.models.packed_weights import with_packed_weights
 from perfdojo_sdk.models.packing import (
     PackPlan,
     constant_inputs,
@@ -183,6 +184,8 @@ def optimise(
     if freeze:
         graph, layouts = with_panels(graph, panel_widths(graph, target))
         folds = (*folds, *layouts)
+    if offers is None:  # a peer reads the model's own weights
+        graph = with_packed_weights(graph, partial(_compiles, plugins, target))
     packs = has_function(plugins, target, graph)
     memory = plan_memory(graph, packed_values(graph) if packs else ())
     peak = peak_of(graph, memory)
@@ -250,6 +253,15 @@ def optimise(
         "checks": perf_counter() - written,
     }
     return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
+
+
+def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:
+    """True if the target generates a kernel of a program."""
+    try:
+        plugins.guarded_generator(target).generate(program, f"pd_{kernel_name(program)}")
+    except DojoError:
+        return False
+    return True
 
 
 def _times(graph: Graph, result: BuildResult) -> dict[str, float]:

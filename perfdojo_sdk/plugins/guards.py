@@ -139,7 +139,19 @@ class GuardedGenerator(Wrapper):
             raise _fault(self.plugin, f"its code generator returned {shown(made)}, expected a source")
         if made.symbol != symbol:
             raise _fault(self.plugin, f"its code generator called {symbol} {made.symbol!r:.80}")
+        _check_packed(program, made)
         return made
+
+
+def _check_packed(program: Program, made: KernelSource) -> None:
+    """Refuse code that reads a packed array as one of whole bytes: its generator is older than these."""
+    holding = {array.name for array in made.inputs if array.holds is not None}
+    others = [b.name for b in program.buffers if b.packed and b.name not in holding]
+    if others:
+        what = f"{program.name}: {', '.join(others)} is packed, which does not compile for this target yet"
+        why = "its code generator reads an element from each byte"
+        hint = f"declare {others[0]} without packed, and pass an array with an element in each byte"
+        raise UnavailableError("PD-C001", what, why=why, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from perfdojo_sdk.codegen.operations import SPELLINGS
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Operation
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.hookspecs.types import Target
@@ -44,7 +43,7 @@ def named_features(program: Program, target: Target) -> dict[str, float]:
     for name in target.dialect.locations:
         inside = [b for b in program.buffers if b.location == name]
         found[f"buffers {name}"] = len(inside)
-        found[f"bytes {name}"] = log2(1 + sum(b.cells * BYTES[b.dtype] for b in inside))
+        found[f"bytes {name}"] = log2(1 + sum(b.bytes for b in inside))
     return found
 
 
@@ -139,5 +138,5 @@ def footprint(program: Program, node: Node, level: int) -> float:
             prod(size for k, size in enumerate(touch.sizes) if level + k in touch.access.levels)
             for touch in touches
         )
-        found[buffer.name] = max(found.get(buffer.name, 0), min(cells, buffer.cells) * BYTES[buffer.dtype])
+        found[buffer.name] = max(found.get(buffer.name, 0), buffer.size_of(min(cells, buffer.cells)))
     return sum(found.values())

@@ -5,17 +5,17 @@ on one that did: element-wise with broadcast, shifted, reversed and transposed r
 with the initial value in the same nest or in one before, updates in place, overlapping windows,
 overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
 under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
-place; values kept in dtypes without operations, and tables; and unusual flows of values: accumulations of
-two kinds into one cell, first writes under a condition, reductions of which the last iteration is left,
-recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide. Some temporaries
-share a buffer. No cell is read before it was written.
+place; values kept in dtypes without operations, tables and packed inputs; and unusual flows of values:
+accumulations of two kinds into one cell, first writes under a condition, reductions of which the last
+iteration is left, recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide.
+Some temporaries share a buffer. No cell is read before it was written.
 """
 
 from __future__ import annotations
 
 from random import Random
 
-from perfdojo_sdk.core.dtypes import UNCOMPUTED_DTYPES
+from perfdojo_sdk.core.dtypes import PACKED_DTYPES, UNCOMPUTED_DTYPES
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.text import parse
 
@@ -83,6 +83,11 @@ class _Writer:
             if rng.random() < 0.25 and (made := make(rng)):
                 interface[1].append(made[0])
                 buffers += made[1]
+        rng = Random(rng.random())
+        if self.whole_language and rng.random() < 0.25:
+            interface[0].append("shares")
+            interface[1].append("opened")
+            buffers += self.opened(rng)
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
@@ -109,6 +114,25 @@ class _Writer:
         self.line(f"{self.head(shape)}back{at} = f32(kept{at}) + {name}{at}", 2)
         sizes = ",".join(map(str, shape))
         return "back", [f"kept {dtype} [{sizes}] heap", f"back f32 [{sizes}] heap"]
+
+    def opened(self, rng: Random) -> list[str]:
+        """An input of which elements share bytes, and an output made of it: their declarations."""
+        name, dtype = rng.choice(self.inputs), rng.choice(PACKED_DTYPES)
+        shape = self.shapes[name]
+        levels = [f"{{{k}}}" for k in range(len(shape))]
+        order = rng.sample(range(len(shape)), len(shape))
+        turned = [f"{shape[k] - 1}-{levels[k]}" if rng.random() < 0.2 else levels[k] for k in order]
+        value = f"f32(shares[{','.join(turned)}]) * {name}[{','.join(levels)}]"
+        results, at = shape, levels
+        if rng.random() < 0.5:
+            self.line(f"{self.head(shape)}opened[{','.join(at)}] = {value}")
+        else:
+            results, at = shape[:-1] or (1,), levels[:-1] or ["0"]
+            self.line(f"{self.head(shape[:-1])}opened[{','.join(at)}] = 0")
+            self.line(f"{self.head(shape)}opened[{','.join(at)}] += {value}")
+        sizes = ",".join([str(shape[k]) for k in order])
+        declared = f"opened f32 [{','.join(map(str, results))}] heap"
+        return [f"shares packed {dtype} [{sizes}] heap", declared]
 
     def looked_up(self, rng: Random) -> tuple[str, list[str]] | None:
         """Rows of an input in the order of a table, with factors of another one."""

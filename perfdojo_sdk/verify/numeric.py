@@ -23,6 +23,7 @@ from perfdojo_sdk.core.interface import EXECUTIONS, MAX_THREADS
 from perfdojo_sdk.core.laws import computes_other_terms
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.graph.packed_arrays import as_passed
 from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Runner, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER, numbers
@@ -217,7 +218,9 @@ class _Comparison:
         return bool(self.executions) and plan is self.first
 
     def _request(self, given: Mapping[str, Array], threads: int) -> RunRequest:
-        passed = {name: given[name] for name in self.references.original.given}
+        # Any bits may follow the last element of a packed array.
+        rest = Random(self.seed).getrandbits(8)
+        passed = {spec.name: as_passed(given[spec.name], spec, rest) for spec in self.artifact.inputs}
         return RunRequest(inputs=passed, threads=threads, timeout_s=_TIMEOUT_S)
 
 

@@ -52,7 +52,7 @@ def _shape(program: Program, array: str, times: str) -> str:
     buffer = program.buffer_of[array]
     real = buffer.dtype in (*FLOAT_DTYPES, *CODED_DTYPES)
     kind = "\u211d" if real else "\U0001d539" if buffer.dtype == "bool" else "\u2124"
-    dtype = "" if buffer.dtype in ("f32", "bool") else f" ({buffer.dtype})"
+    dtype = "" if buffer.dtype in ("f32", "bool") else f" ({buffer.kind})"
     return f"{array} \u2208 {kind}[{times.join(map(str, buffer.shape))}]{dtype}"
 
 

@@ -107,7 +107,7 @@ def _array(program: Program, array: str, changed: bool = False) -> Vertex:
     place = buffer.location if array == buffer.name else f"{buffer.location}, in {buffer.name}"
     if buffer.values is not None:
         place = f"table = {elements(buffer)}"
-    return Vertex(_vertex(array, changed), (array, f"{buffer.dtype} [{shape}] {place}"), True)
+    return Vertex(_vertex(array, changed), (array, f"{buffer.kind} [{shape}] {place}"), True)
 
 
 def _moves(access: Access, sizes: Sequence[int]) -> str:

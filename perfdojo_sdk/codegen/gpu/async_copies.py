@@ -39,7 +39,7 @@ def _copies(
     if statement.accumulate or not isinstance(statement.value, Read):
         return False
     source = placed[mapped.program.buffer_of[statement.value.access.array].name]
-    if source.buffer.dtype != statement.dtype:
+    if source.buffer.dtype != statement.dtype or source.buffer.packed:
         return False
     roles = [mapped.role.get(use.path[: k + 1]) for k in range(len(use.path) - 1)]
     if source.kind not in ("array", "memory") or "threads" not in roles or "warps" in roles:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from math import prod
 
 from perfdojo_sdk.codegen.c import Function, Point, support_text
-from perfdojo_sdk.codegen.c_values import C_TYPES, c_condition
+from perfdojo_sdk.codegen.c_values import C_TYPES, c_condition, c_type
 from perfdojo_sdk.codegen.gpu.async_copies import WIDTHS, async_copies
 from perfdojo_sdk.codegen.gpu.figures import launch_figures, written, written_workspace
 from perfdojo_sdk.codegen.gpu.lanes import Lanes, lanes_at_once
@@ -163,7 +163,8 @@ class GpuEmitter(GpuWriter):
         name = placed.buffer.name
         other = "PD_EXCHANGED" if name in exchanged else "PD_ARRAY"
         word = "PD_INPUT" if name in self.program.inputs else other
-        return f"{word}({C_TYPES[placed.buffer.dtype]}, {placed.all_cells}, {c_name(placed.buffer.name)})"
+        cells = placed.bytes if placed.buffer.packed else placed.all_cells
+        return f"{word}({c_type(placed.buffer)}, {cells}, {c_name(placed.buffer.name)})"
 
     def _declare(self, placed: Placed, dynamic: int | None) -> None:
         """``dynamic``: where it starts in the shared memory that the launch asks for; None where none is."""

@@ -132,12 +132,12 @@ def launch_figures(
         steps += -(-instances // (prod(host) * launch.blocks * runners))
         for access in (*node.every_read, node.target):
             place = placed[program.buffer_of[access.array].name]
-            size = BYTES[place.buffer.dtype]
+            size = place.buffer.element_bytes
             loads = instances // _kept(mapped, access, path)
             if place.kind in ("array", "memory"):
                 asked += loads * _sector_bytes(mapped, place, access, path, size)
             elif place.kind == "shared":
-                shared += loads * size
+                shared += loads * BYTES[place.buffer.dtype]
     return LaunchFigures(
         kernel,
         arrays,
@@ -195,7 +195,7 @@ def _runners(mapped: ProgramMap, path: tuple[int, ...], launch: Launch) -> int:
 
 
 def _sector_bytes(
-    mapped: ProgramMap, place: Placed, access: Access, path: tuple[int, ...], size: int
+    mapped: ProgramMap, place: Placed, access: Access, path: tuple[int, ...], size: float
 ) -> float:
     """Bytes that a warp asks for, for each cell that its lanes take."""
     lanes = ("threads", "lanes", "shuffle", "tile")
@@ -221,7 +221,7 @@ def _touched(mapped: ProgramMap, placed: Mapping[str, Placed], launch: Launch) -
         for writes in (False, True):
             some = [_cells(o) for o in uses if o.writes == writes]
             if some:
-                yield min(place.all_cells, sum(set(some))) * BYTES[place.buffer.dtype]
+                yield place.buffer.size_of(min(place.all_cells, sum(set(some))))
 
 
 def _cells(use: Occurrence) -> int:

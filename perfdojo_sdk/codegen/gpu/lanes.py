@@ -110,7 +110,7 @@ class Lanes:
         placed, width = self.emitter.place_of(access), len(self.lanes)
         if placed.kind not in ("array", "memory", "shared"):
             return False
-        if lane_stride(placed.buffer, access.subscripts, self.level) != 1:
+        if placed.buffer.packed or lane_stride(placed.buffer, access.subscripts, self.level) != 1:
             return False
         start = self.emitter.flat(access, self.at[0])
         parts = [*start.terms, *start.quotients]

@@ -27,7 +27,6 @@ from perfdojo_sdk.codegen.gpu.tiles import (
     product_dtype,
     tile_number,
 )
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Occurrence, Path, Program
@@ -82,7 +81,7 @@ class Placed:
 
     @property
     def bytes(self) -> int:
-        return self.all_cells * BYTES[self.buffer.dtype]
+        return self.buffer.size_of(self.all_cells)
 
     @property
     def shared_bytes(self) -> int:

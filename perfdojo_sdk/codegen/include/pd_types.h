@@ -103,6 +103,16 @@ PD_INLINE float pd_f32_from_f8e8m0(uint8_t x)
 PD_NARROW(i4, int8_t, 4, x < -8 ? -8 : x > 7 ? 7 : x) PD_NARROW(i2, int8_t, 2, x < -2 ? -2 : x > 1 ? 1 : x)
 PD_NARROW(u4, uint8_t, 4, x > 15 ? 15 : x) PD_NARROW(u2, uint8_t, 2, x > 3 ? 3 : x)
 
+/* Element i of a packed array, whose first element is in the lowest bits of a byte; i is not negative. These are macros,
+ * since an array need not be a pointer. */
+#define PD_PACKED_4(p, i) ((p)[(i) >> 1] >> (((i) & 1) << 2) & 15)
+#define PD_PACKED_2(p, i) ((p)[(i) >> 2] >> (((i) & 3) << 1) & 3)
+#define pd_packed_i4(p, i) pd_wrap_i4((int8_t)PD_PACKED_4(p, i))
+#define pd_packed_u4(p, i) ((uint8_t)PD_PACKED_4(p, i))
+#define pd_packed_i2(p, i) pd_wrap_i2((int8_t)PD_PACKED_2(p, i))
+#define pd_packed_u2(p, i) ((uint8_t)PD_PACKED_2(p, i))
+#define pd_packed_f4e2m1(p, i) ((uint8_t)PD_PACKED_4(p, i))
+
 /* The first operand cannot be NaN. */
 PD_INLINE double pd_max_number_f64(double number, double x) { return number > x ? number : x; }
 PD_INLINE double pd_min_number_f64(double number, double x) { return number < x ? number : x; }

@@ -621,11 +621,11 @@ PD_FUNCTIONS_2(PD_F32_IN_PART_2)
         const PD_TYPE(u32, V) none = (PD_TYPE(u32, V))(u == 255), least = (PD_TYPE(u32, V))(u == 0); \
         return (PD_TYPE(f32, V))((none & 0x7fc00000u) | (~none & (u << 23)) | (least & 0x400000u)); \
     }
-/* Integers of less than a byte, as in pd_types.h. */
+/* Integers of less than a byte, as in pd_types.h. Compilers shift few bytes one by one, so that nothing is shifted. */
 #define PD_NARROW_V(T, B, U, BITS, LEAST, MOST, V) \
     PD_INLINE PD_TYPE(B, V) PD_OF(wrap, T, V)(PD_TYPE(B, V) v) \
     { \
-        return (PD_TYPE(B, V))((PD_TYPE(U, V))v << (8 - BITS)) >> (8 - BITS); \
+        return (PD_TYPE(B, V))((((PD_TYPE(U, V))v & ((1 << BITS) - 1)) ^ -(LEAST)) - -(LEAST)); \
     } \
     PD_INLINE PD_TYPE(B, V) PD_OF(cut, T, V)(PD_TYPE(B, V) v) \
     { \

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access, Expression, operations, performs
 from perfdojo_sdk.core.geometry import guarded_bounds, lane_stride
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement
@@ -110,7 +109,7 @@ def _nest(program: Program, node: Node, works: tuple[Work, ...], target: Target)
         for access in (work.statement.target, *work.statement.reads):
             buffer = program.buffer_of[access.array]
             cells = min(buffer.cells, elements(access, work.sizes, work.statement))
-            touched[access.array] = max(touched.get(access.array, 0), cells * BYTES[buffer.dtype])
+            touched[access.array] = max(touched.get(access.array, 0), buffer.size_of(cells))
     moved = sum(touched.values())
     flops = sum(work.flops for work in works)
     dtype = works[0].statement.dtype

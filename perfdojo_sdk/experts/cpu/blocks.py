@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import AffineExpr, Renumbering
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.parts import part
@@ -135,8 +134,7 @@ def node_writes(node: Node) -> tuple[str, ...]:
 
 
 def _bytes(program: Program, array: str) -> int:
-    buffer = program.buffer_of[array]
-    return buffer.cells * BYTES[buffer.dtype]
+    return program.buffer_of[array].bytes
 
 
 def _lay_out(play: Play, roots: list[str]) -> list[Decision]:

@@ -273,7 +273,7 @@ def _lines(program: Program, nest: Nest, operands: Sequence[Access], row: int) -
             if lane_stride(buffer, access.subscripts, level) != run:
                 break
             run *= sizes[level]
-        in_line = CACHE_LINE // BYTES[buffer.dtype]
+        in_line = int(CACHE_LINE / buffer.element_bytes)
         more = (1 / min(run, in_line) - 1 / in_line) * (nest.group.size if nest.group else 1)
         apart = abs(lane_stride(buffer, access.subscripts, row) or in_line)
         found = Lines(more, 0.0) if apart >= in_line else Lines(more * apart / in_line, more)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import prod
 
 from perfdojo_sdk.core.dialect import Group
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.groups import group_of, losses
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -27,12 +26,12 @@ def near_caches(target: Target) -> tuple[int, int]:
 
 def data_bytes(root: Program) -> int:
     """Bytes of the kernel's inputs and outputs."""
-    return sum(b.cells * BYTES[b.dtype] for b in root.buffers if root.interface.intersection(b.arrays))
+    return sum(b.bytes for b in root.buffers if root.interface.intersection(b.arrays))
 
 
 def output_bytes(root: Program) -> int:
     """Bytes of the kernel's outputs."""
-    return sum(b.cells * BYTES[b.dtype] for b in root.buffers if not {*root.outputs}.isdisjoint(b.arrays))
+    return sum(b.bytes for b in root.buffers if not {*root.outputs}.isdisjoint(b.arrays))
 
 
 def split(play: Play, place: str, factor: int) -> list[str]:

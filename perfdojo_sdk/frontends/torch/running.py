@@ -22,7 +22,7 @@ from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES
 from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.memory import plan_memory
-from perfdojo_sdk.hookspecs.types import ArraySpec, Packing
+from perfdojo_sdk.hookspecs.types import Packing
 from perfdojo_sdk.library.arrays import aligned_empty
 from perfdojo_sdk.library.loader import Library
 from perfdojo_sdk.library.manifest import KernelEntry, LibraryError
@@ -186,7 +186,7 @@ def _packings(graph: Graph, kernels: Mapping[str, tuple[Library, KernelEntry]]) 
     for program in graph.programs:
         _, entry = kernels[program.text]
         if entry.packing is not None:
-            array = {a.name: ArraySpec(a.name, a.shape, str(a.dtype)) for a in entry.inputs}
+            array = {a.name: a.spec for a in entry.inputs}
             constants, rest = (
                 tuple(array[n] for n in each) for each in (entry.packing.constants, entry.packing.rest)
             )

@@ -16,6 +16,7 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple, TypeAlias
 
+from perfdojo_sdk.core.storage import PACKED
 from perfdojo_sdk.perfllm.encoder.vocabulary import ARRAYS, BUFFER, LINE, OTHER, Vocabulary
 
 #: Characters of a line, and of the heads around it; a longer line becomes several.
@@ -25,7 +26,7 @@ _SCALE = 8.0
 
 _HEADS = re.compile(r"\d+(?::[A-Za-z_]\w*)?(?= |$)(?: \d+(?::[A-Za-z_]\w*)?(?= |$))*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
-_DECLARATION = re.compile(r"([A-Za-z_]\w*) (\w+) \[([^\]]*)\] (\w+)(?: -> (.*))?", re.ASCII)
+_DECLARATION = re.compile(rf"([A-Za-z_]\w*) (?:{PACKED} )?(\w+) \[([^\]]*)\] (\w+)(?: -> (.*))?", re.ASCII)
 _TOKEN = re.compile(
     r"\{(?P<iterator>\d+)\}"
     r"|(?P<suffix>:[A-Za-z_]\w*)"

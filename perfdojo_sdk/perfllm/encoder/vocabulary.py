@@ -17,6 +17,7 @@ from zlib import crc32
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import DTYPES
 from perfdojo_sdk.core.operations import OPERATIONS
+from perfdojo_sdk.core.storage import PACKED
 from perfdojo_sdk.store.reading import json_of
 
 PAD, MASK, LINE, OTHER, NUMBER, BUFFER = "<pad>", "<mask>", "<line>", "<other>", "<number>", "<buffer>"
@@ -42,7 +43,7 @@ class Vocabulary:
         for dialect in dialects:
             suffixes |= {*dialect.suffixes, *dialect.dimension_suffixes}
             locations |= set(dialect.locations)
-        own = [PAD, MASK, LINE, OTHER, NUMBER, BUFFER, *SIGNS, "kernel", "if", "and", "inf", "index"]
+        own = [PAD, MASK, LINE, OTHER, NUMBER, BUFFER, *SIGNS, "kernel", "if", "and", "inf", "index", PACKED]
         operations = sorted({*OPERATIONS, *(f"{name}=" for name in OPERATIONS)})
         numbered = [f"array{k}" for k in range(ARRAYS)] + [f"{{{k}}}" for k in range(ITERATORS)]
         buckets = [
@@ -62,8 +63,8 @@ class Vocabulary:
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
             raise ValueError("it is not a vocabulary of schema 1")
         found = Vocabulary(tuple(words))
-        # A dtype or an operation that came later is read as any word that is not known.
-        later = {*DTYPES, *OPERATIONS, *(f"{name}=" for name in OPERATIONS)}
+        # A word that came later is read as any word that is not known.
+        later = {PACKED, *DTYPES, *OPERATIONS, *(f"{name}=" for name in OPERATIONS)}
         missing = [word for word in Vocabulary.of(()).words if word not in {*found.ids, *later}]
         if missing or len(found.ids) != len(words) or words[0] != PAD:
             raise ValueError(f"words are missing or there twice: {' '.join(missing[:5])}")

@@ -149,7 +149,7 @@ class _Kernel:
                 raise Refused(limits.REGISTERS, scope, statement=line.text.partition(" ")[0])
 
     def _specs(self, names: tuple[str, ...]) -> tuple[ArraySpec, ...]:
-        return tuple(ArraySpec(n, (b := self.program.buffer_of[n]).shape, b.dtype) for n in names)
+        return tuple([ArraySpec.of(self.program.buffer_of[name]) for name in names])
 
     def _arguments(self) -> Mapping[str, Register]:
         """Name -> register, in the order of the call."""
