@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.core.transformation import Rules
@@ -44,6 +44,10 @@ from perfdojo_sdk.search.play import Play
 
 #: Fraction of the second-level cache, as a divisor, for a panel whose rows lie apart: they share fewer sets.
 LOOSE = 8
+
+#: Most terms of a block of a float sum. They are added up one after the other, the error grows with them, and
+#: other systems use blocks of a few hundred.
+MOST_TERMS = 1024
 
 
 def play_contractions(
@@ -144,6 +148,8 @@ class _Panel:
         """Loops of a register tile: the rows, and one or two over its columns."""
         self.blocked = False
         """True if the reduction is in blocks that add to the output."""
+        self.partial = ""
+        """The array of the sums of one block, where these start from zero."""
         self.packs = False
         """True if something was copied that might have been read where it lies."""
 
@@ -164,7 +170,8 @@ class _Panel:
             self._pack(heads if self.plan.inside else tiles)
 
     def _block_reduction(self, head: str) -> list[str]:
-        """Cut the reduction where a panel outgrows half of the second cache.
+        """Cut the reduction where a panel outgrows half of the second cache, or a sum of floats has many
+        terms.
 
         Returns the heads of the nests that hold the sums. What starts and what ends a sum in blocks
         becomes a nest of its own.
@@ -176,6 +183,9 @@ class _Panel:
         share = LOOSE if self.in_place else 2
         most = self.second_cache // share // panel_row // prod(total.leaves[0].sizes[1:])
         again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
+        apart = len(total.leaves) == 1 and total.leaves[0].statement.dtype in FLOAT_DTYPES
+        if apart and total.size > 2 * MOST_TERMS:
+            most = min(most, MOST_TERMS)
         self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
         if not self.blocked:
             return [head]
@@ -191,7 +201,24 @@ class _Panel:
         if block != main:
             nest = chain(play, head)
             move_outward(play, nest[: nest.index(block) + 1])
+            if apart:
+                head = self._sum_blocks_apart(block) or head
         return [head, *heads]
+
+    def _sum_blocks_apart(self, block: str) -> str:
+        """Start each block from zero and add its sums to the output at its end; the head of the nest in which
+        they stand, or nothing where that is no single sum."""
+        play, kept = self.moves, self.moves.trace
+        try:
+            start, _ = play.split_reduction(block, lane=block)
+            loops = chain(play, start)
+            for loop in [loop for loop in loops for _ in range(2)]:
+                play.must("join_scopes", loop)
+        except MoveError:
+            play.trace = kept
+            return ""
+        self.partial = play.scope(loops[0]).leaves[0].statement.target.array
+        return loops[1]
 
     def _tile_rows(self, head: str) -> list[str]:
         """Cut the rows into register tiles; the scopes that pass a panel, one for each kind of tile."""
@@ -228,7 +255,8 @@ class _Panel:
         body = play.scope(chain(play, tile)[depth - 1]).body
         total = _only_sum(body)
         for array in dict.fromkeys(leaf.statement.target.array for leaf in total.leaves):
-            play.must("stage_accumulator" if self.blocked else "stage_write", tile, array=array)
+            goes_on = self.blocked and array != self.partial
+            play.must("stage_accumulator" if goes_on else "stage_write", tile, array=array)
         sums = tile
         for node in reversed(body[1:]):
             top = separate(play, node.id, tile)
