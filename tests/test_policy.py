@@ -519,6 +519,9 @@ def test_data_that_does_not_fit_is_refused(
 
 
 def test_a_file_that_is_no_data_is_refused(cli: Callable[..., Outcome], built: Path, tmp_path: Path) -> None:
+    missing = cli("verify", str(built), "--data", str(tmp_path / "mine.npz"))
+    clear(missing, 1, "PD-O044")
+    assert "there is no file" in missing.err and "numpy.savez" in missing.err
     (tmp_path / "mine.npz").write_bytes(b"nothing")
     clear(cli("verify", str(built), "--data", str(tmp_path / "mine.npz")), 1, "PD-O044")
     assert cli("verify", str(built)).code == 2

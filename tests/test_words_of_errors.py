@@ -53,6 +53,13 @@ def test_a_path_is_not_called_a_kernel(cli: Cli, tmp_path: Path, command: str, p
     assert "   try: " in outcome.err
 
 
+def test_the_folder_of_a_model_is_told_from_others(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "model.json").write_text("{}")
+    outcome = cli("show", "./net", plugins="toy")
+    assert outcome.err.startswith("error[PD-K009]") and "explain-plan" in outcome.err
+
+
 @pytest.mark.parametrize(
     ("move", "why"),
     [

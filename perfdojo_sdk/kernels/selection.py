@@ -269,6 +269,8 @@ def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
     elif "/" in name or Path(name).exists():
         why = "it is there, and no program" if Path(name).exists() else "nothing has this path"
         hint = "a program ends in .dojo, a saved game in .json; `bench` takes the folder of a library, too"
+        if (Path(name) / "model.json").is_file():
+            hint = "it holds a model: `explain-plan` takes it, and the programs are in library/programs there"
         return SelectionError("PD-K009", f"{_shown(name)} is no program and no kernel", why=why, hint=hint)
     else:
         why = "no operator or list has this name, and no file or folder here"

@@ -92,15 +92,22 @@ def samples(path: Path, model: Model) -> Iterator[dict[str, Array]]:
         yield {name: array[k] for name, array in arrays.items()}
 
 
+_WRITTEN = "write it with numpy.savez: an array for each input of the model, by its name"
+
+
 def _opened(path: Path) -> Any:
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(entry.file_size for entry in archive.infolist()) > MOST_BYTES:
                 raise DataError("PD-O044", f"{path} holds more than {MOST_BYTES} bytes")
         return np.load(path, allow_pickle=False)
+    except FileNotFoundError:
+        raise DataError("PD-O044", f"there is no file {path}", hint=_WRITTEN) from None
     except (OSError, zipfile.BadZipFile, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise DataError("PD-O044", f"{path} is no .npz file of arrays", why=why[:300]) from None
+        raise DataError(
+            "PD-O044", f"{path} is no .npz file of arrays", why=why[:300], hint=_WRITTEN
+        ) from None
 
 
 def saved_graph(model: Model) -> Graph:
