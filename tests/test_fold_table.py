@@ -131,6 +131,28 @@ def test_steps_beyond_any_subscript_stay() -> None:
     assert folded(constant) == f"f32({2**63 + 1} + u64(x[{{0}}]))"
 
 
+@pytest.mark.parametrize(
+    "table",
+    [
+        "t table i64 [2] = {4294967296, 4294967297}",
+        "t table u32 [2] = {0, 2147483648}",
+        "t table i32 [2] = {-2147483648, -2147483647}",
+    ],
+)
+def test_numbers_that_no_form_may_have_stay(table: str) -> None:
+    """The text of a program has none above 2^31-1, and would not be read again."""
+    assert refusal(kernel("2 y[{0}] = f32(t[{0}])", table), "fold_table(c1, read=0)") == "PD-T657"
+
+
+@pytest.mark.parametrize(
+    "value", ["f32(t[{0}])", "select(t[{0}] == 1, x[0], x[1])", "select(t[{0}], x[0], x[1])"]
+)
+def test_both_legs_know_a_table_of_conditions(value: str) -> None:
+    start = kernel(f"2 y[{{0}}] = {value}", "t table bool [2] = {1, 1}")
+    trace = Trace(start, (RULES.step(start, Move.of("fold_table", "c1", read=0)),))
+    assert verify_exact_trace(trace, DIALECT).ok and verify_dependence_trace(trace, RULES)
+
+
 def test_a_condition_does_not_make_elements_known() -> None:
     """The whole box counts: fold first, and split with a condition afterwards."""
     table = f"t table i32 [10] = {{{listed(range(4, 24, 2))}}}"
@@ -521,3 +543,14 @@ def dropped(statement: str) -> tuple[str, bool, bool]:
 def test_only_zeros_of_integers_go(statement: str, answer: tuple[str, bool, bool]) -> None:
     """The models of the exact leg have no infinities, so that only the other leg and the move see these."""
     assert dropped(statement) == answer
+
+
+def test_threads_that_share_an_array_of_the_caller_do_not_keep_a_zero() -> None:
+    """It has no copies, whatever reads it."""
+    start = parse(
+        "kernel f(k) -> y, t\nk i32 [8] heap\nt i32 [8] heap\ny i32 [8] heap\n\n"
+        "8 y[{0}] = 0\n8 y[{0}] += 0*k[{0}]\n8:p t[{0}] = k[{0}]\n",
+        DIALECT,
+    )
+    trace = Trace(start, (RULES.step(start, Move.of("drop_zero_sum", "c1")),))
+    assert verify_exact_trace(trace, DIALECT).ok and verify_dependence_trace(trace, RULES)

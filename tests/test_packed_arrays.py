@@ -75,6 +75,8 @@ def test_bytes_hold_the_first_element_in_their_lowest_bits(dtype: str) -> None:
     assert low.tolist() == (values & mask).tolist()
     sets = np.stack([values, values + 1])
     assert pack(sets, elements)[1].tolist() == pack(values + 1, elements).tolist()
+    one = Elements((), dtype)
+    assert unpack(pack(values[0, 1], one), one).shape == ()
 
 
 @pytest.mark.parametrize("seed", range(24))

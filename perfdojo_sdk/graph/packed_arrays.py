@@ -36,7 +36,7 @@ def unpack(packed: Array, elements: Elements) -> Array:
     before, width = packed.shape[:-1], bits(elements.dtype)
     parts = [packed >> width * k & ((1 << width) - 1) for k in range(in_a_byte(elements.dtype))]
     flat = np.stack(parts, -1).reshape(*before, -1)[..., : prod(elements.shape)]
-    found = flat.reshape(*before, *elements.shape)
+    found = flat.reshape((*before, *elements.shape))
     if carrier(elements.dtype) == "u8":
         return found
     sign = -integer_bounds(elements.dtype)[0]

@@ -167,8 +167,9 @@ def _known(session: Session, before: Program, after: Program, relation: Relation
         after = with_elements(after, {new for new, _ in pairs})
     if nothing:
         whole, before = before, without_zero_sums(before, nothing)
-        copies = [ProgramSets(session, program, dialect).copies for program in (whole, before)]
-        if any(copies[1][name] != levels for name, levels in copies[0].items() if name in copies[1]):
+        old, new = (ProgramSets(session, program, dialect).copies for program in (whole, before))
+        changed = [name for name in old.keys() & new.keys() if old[name] != new[name]]
+        if not all(before.interface & {*before.buffer_of[name].arrays} for name in changed):
             raise Refuted("an array of which all iterations have one gets copies")
         relation = {i: origin for i, origin in relation.items() if i not in nothing}
     return _Known(before, after, relation)

@@ -101,6 +101,8 @@ class _Writing:
     def _conversion(self, cast: Cast) -> Expression:
         """The conversion, or the number that a conversion of a known integer gives exactly."""
         known, dtype = cast.argument, cast.dtype
+        if dtype == "bool" and isinstance(known, Literal) and known.dtype in INTEGER_DTYPES:
+            return Literal(wrap(int(known.value), dtype), dtype)
         if known.dtype not in INTEGER_DTYPES or dtype not in (*INTEGER_DTYPES, *FLOAT_DTYPES):
             return cast
         low, high = integer_bounds(dtype) if dtype in INTEGER_DTYPES else (-(2**8), 2**8)

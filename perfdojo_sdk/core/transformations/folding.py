@@ -18,7 +18,7 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import beyond_reach
+from perfdojo_sdk.core.geometry import beyond_reach, index_values
 from perfdojo_sdk.core.known_elements import (
     MOST_ITERATIONS,
     Run,
@@ -30,6 +30,7 @@ from perfdojo_sdk.core.known_elements import (
 )
 from perfdojo_sdk.core.lookups import Lookup
 from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -172,7 +173,20 @@ def _well_formed(facts: Folding) -> Refusal | None:
     assert statement is not None
     for form in beyond_reach(facts.program, statement, site.outer_sizes):
         return Refusal.of(site.statement.id, facts.old.text, what=f"{form.text} takes numbers above 2**56")
+    for form in _written(statement):
+        factors = [factor for _, factor in (*form.terms, *form.quotients)]
+        if max(map(abs, (form.constant, *factors))) > MAX_NUMBER:
+            return Refusal.of(
+                site.statement.id, facts.old.text, what=f"{form.text} has a number above 2**31-1"
+            )
     return well_formed(site, facts.program, (in_its_place(site, statement),))
+
+
+def _written(statement: Statement) -> Iterator[AffineExpr]:
+    """The forms in the text of a statement."""
+    for access in (statement.target, *statement.every_read):
+        yield from access.subscripts
+    yield from (value.index for value in index_values(statement.value))
 
 
 class FoldTable(Analysed[Folding]):

@@ -49,6 +49,9 @@ LOOSE = 8
 #: other systems use blocks of a few hundred.
 MOST_TERMS = 1024
 
+#: Terms that are left when such a sum is cut into blocks, at most, if there is a size of blocks for that.
+FEW_TERMS = 8
+
 
 def play_contractions(
     root: Program, rules: Rules, target: Target, runs: Mapping[str, int] = MappingProxyType({})
@@ -184,9 +187,10 @@ class _Panel:
         most = self.second_cache // share // panel_row // prod(total.leaves[0].sizes[1:])
         again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
         apart = len(total.leaves) == 1 and total.leaves[0].statement.dtype in FLOAT_DTYPES
-        if apart and total.size > 2 * MOST_TERMS:
+        long = apart and total.size > 2 * MOST_TERMS
+        if long:
             most = min(most, MOST_TERMS)
-        self.blocked = 1 <= most < total.size and again > self.plan.tiling.high
+        self.blocked = 1 <= most < total.size and (long or again > self.plan.tiling.high)
         if not self.blocked:
             return [head]
         start = head
@@ -195,6 +199,9 @@ class _Panel:
             head = top if node is total else head
         even = largest_divisor(total.size, most)
         step = even if 2 * even >= most else -(-total.size // -(-total.size // most))
+        if apart and step != even:
+            # What is left goes on with the sum of the blocks.
+            step = next((s for s in range(most, most // 2, -1) if total.size % s <= FEW_TERMS), step)
         main, *rest = cut_off_rest(play, total.id, step)
         heads = [separate(play, part, head) for part in rest]
         block, *_ = split(play, main, step)
