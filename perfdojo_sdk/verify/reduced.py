@@ -124,7 +124,7 @@ def _with_those_tied_to(trace: Trace, extent: Extent, game: GivenGame, in_propor
 
 
 def _reached(trace: Trace, extent: Extent, game: GivenGame, in_proportion: bool) -> int:
-    """How many moves of the game there are with the extent at its largest divisor."""
+    """The number of moves that the game has with the extent at its largest divisor."""
     size = max((d for d in range(2, extent.size) if extent.size % d == 0), default=extent.size - 1)
     root = resized(trace.root, extent, size)
     found = game.attempted(trace, root, trace.moves, in_proportion=in_proportion)
