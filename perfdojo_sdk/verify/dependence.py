@@ -59,9 +59,8 @@ from perfdojo_sdk.verify.laws import (
 )
 from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
-from perfdojo_sdk.verify.tables import with_elements
 from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
-from perfdojo_sdk.verify.zero_sums import without_zero_sums
+from perfdojo_sdk.verify.written_out import written_out
 
 #: The dtype that roundings start from.
 _FULL = "f32"
@@ -98,7 +97,7 @@ def verify_dependence(
     """
 
     def check(session: Session) -> None:
-        known = _known(session, before, after, relation, dialect)
+        known = written_out(session, before, after, relation, dialect)
         old, new = (ProgramSets(session, program, dialect) for program in known[:2])
         _Step(Origins(old, new, known.relation), kind, laws).check()
 
@@ -132,7 +131,7 @@ def verify_dependence_trace(trace: Trace, rules: Rules, proved: set[bytes] | Non
                 continue
             session.begin()
             try:
-                pair = _known(session, before, step.after, rules.relation(step), rules.dialect)
+                pair = written_out(session, before, step.after, rules.relation(step), rules.dialect)
                 if old is None or pair.before is not before:
                     old = ProgramSets(session, pair.before, rules.dialect)
                 new = ProgramSets(session, pair.after, rules.dialect)
@@ -147,32 +146,6 @@ def verify_dependence_trace(trace: Trace, rules: Rules, proved: set[bytes] | Non
         check_races(last)
 
     return _report(check)
-
-
-class _Known(NamedTuple):
-    """Two programs to compare, and the relation between them."""
-
-    before: Program
-    after: Program
-    relation: Relation
-
-
-def _known(session: Session, before: Program, after: Program, relation: Relation, dialect: Dialect) -> _Known:
-    """Both programs; where the relation says so, with what is known of tables written into both statements,
-    and without the old sums that add nothing."""
-    pairs = [(i, o.statement) for i, o in relation.items() if isinstance(o, Instance) and o.of_tables]
-    nothing = {i for i, o in relation.items() if isinstance(o, Removed) and o.adds_nothing}
-    if pairs:
-        before = with_elements(before, {old for _, old in pairs})
-        after = with_elements(after, {new for new, _ in pairs})
-    if nothing:
-        whole, before = before, without_zero_sums(before, nothing)
-        old, new = (ProgramSets(session, program, dialect).copies for program in (whole, before))
-        changed = [name for name in old.keys() & new.keys() if old[name] != new[name]]
-        if not all(before.interface & {*before.buffer_of[name].arrays} for name in changed):
-            raise Refuted("an array of which all iterations have one gets copies")
-        relation = {i: origin for i, origin in relation.items() if i not in nothing}
-    return _Known(before, after, relation)
 
 
 def _name(step: Step) -> bytes:
