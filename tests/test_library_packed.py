@@ -100,6 +100,7 @@ def test_arrays_that_do_not_fit_are_refused(library: Library) -> None:
         with pytest.raises(kind, match=r"packed i4 \[3,7\] in u8 \[11\]") as caught:
             library.rows(array, S, X)
         assert caught.value.code == "PD-L011"  # type: ignore[attr-defined]
+        assert "as ml_dtypes has" in str(caught.value)
     with pytest.raises(ArgumentValueError, match="strides"):
         library.rows(np.stack([W_BYTES, W_BYTES], 1)[:, 0], S, X)
 

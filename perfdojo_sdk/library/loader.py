@@ -260,7 +260,8 @@ class Operator:
         """Check the arguments once, for calls without arguments: ``run = operator.bind(x, out=y); run()``.
 
         For small kernels, which cost less than the checks. The arrays are held, not copied: every
-        call reads what is in them by then and writes the same output. Unless given, the workspace is
+        call reads what is in them by then and writes the same output. (Elements of a packed input are packed
+        here, once: pass their bytes to change them later.) Unless given, the workspace is
         the bound call's own, so bound calls of several Python threads may run at once, one such
         call may not. Arguments and errors: as of the operator itself.
         """
@@ -335,6 +336,9 @@ class Operator:
             fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, names, strict=True))
             hint = f"they fit in another order: {', '.join(fits)}"
         inputs = [i for f in self._functions.values() for i in f.entry.inputs]
+        if packed := next((i for i in inputs if i.holds is not None), None):
+            elements = packed.holds.dtype if packed.holds else ""
+            hint += f"; {packed.name} takes its elements as ml_dtypes has {elements}, or flat bytes of them"
         known_dtypes = {dtype for each in inputs for _, dtype in _forms(each)}
         wrong_type = any(dtype not in known_dtypes for _, dtype in key)
         kind = ArgumentTypeError if wrong_type else ArgumentValueError
