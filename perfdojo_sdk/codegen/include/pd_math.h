@@ -59,17 +59,22 @@ PD_INLINE PD_T PD_F(ceil)(PD_T x)
 }
 #endif
 
-/* exp(x) = 2^n (1 + q), |q| < 0.42; x in [-150, 150]. The high part of ln 2 has few bits, so that n times it is exact. */
-PD_INLINE PD_T PD_F(exp_parts)(PD_T x, PD_T *n)
+/* exp(r) - 1, |r| < 0.35 */
+PD_INLINE PD_T PD_F(exp_rest)(PD_T r)
 {
-    *n = PD_F(nearest)(x * 1.44269504f);
-    const PD_T r = (x - *n * 0.693359375f) + *n * 2.12194440e-4f;
     PD_T p = r * 1.97599147e-4f + 1.3932318e-3f;
     p = p * r + 8.33354797e-3f;
     p = p * r + 4.16664928e-2f;
     p = p * r + 1.66666657e-1f;
     p = p * r + 0.5f;
     return p * (r * r) + r;
+}
+
+/* exp(x) = 2^n (1 + q), |q| < 0.42; x in [-150, 150]. The high part of ln 2 has few bits, so that n times it is exact. */
+PD_INLINE PD_T PD_F(exp_parts)(PD_T x, PD_T *n)
+{
+    *n = PD_F(nearest)(x * 1.44269504f);
+    return PD_F(exp_rest)((x - *n * 0.693359375f) + *n * 2.12194440e-4f);
 }
 
 PD_INLINE PD_T PD_F(exp2)(PD_T x)
@@ -94,16 +99,19 @@ PD_INLINE PD_T PD_F(expm1)(PD_T x)
     return PD_CHOOSE(PD_F(size)(x) < 1e-8f, x, PD_CHOOSE(n < 128.0f, found, PD_SCALE(1.0f + q, n)));
 }
 
-/* 1 / (1 + 2^n (1 + q)), whose denominator is rounded once: 1 + 2^n is exact, or else the 1 goes to 2^n q first. Where
- * n > 100, 2^100 is put in its place and the rest multiplied afterwards, since the result may be denormal. */
+/* 2^(k - 127), where k are the last 9 bits of a sum with 1.5 * 2^23, whose last bit counts ones. */
+#define PD_POWER(sum) PD_OF_BITS((PD_BITS(sum) & 0x1ff) << 23)
+
+/* 1 / (1 + 2^n (1 + q)), whose denominator is rounded once: 1 + 2^n is exact, or else the 1 goes to 2^n q first. All of
+ * it is taken times 2^-63: then 2^n is in range for every n, and a denormal result is rounded once, too. */
 PD_INLINE PD_T PD_F(sigmoid)(PD_T x)
 {
-    PD_T n;
-    const PD_T q = PD_F(exp_parts)(PD_AT_LEAST(-60.0f, PD_AT_MOST(105.0f, -x)), &n), most = PD_AT_MOST(100.0f, n);
-    const PD_T two = PD_OF_BITS((PD_TO(PD_I, most) + 127) << 23);
-    const PD_T rest = PD_OF_BITS((PD_TO(PD_I, most - n) + 127) << 23);
-    const PD_T large = PD_CHOOSE(n > 20.0f, two, 1.0f + two), small = PD_CHOOSE(n > 20.0f, PD_SPLAT(1.0f), PD_SPLAT(0.0f));
-    return 1.0f / (large + (two * q + small)) * rest;
+    const PD_T z = PD_AT_LEAST(-105.0f, PD_AT_MOST(30.0f, x));
+    const PD_T sum = z * -1.44269504f + 12582976.0f, n = sum - 12582976.0f, two = PD_POWER(sum);
+    const PD_T q = PD_F(exp_rest)((-z - n * 0.693359375f) + n * 2.12194440e-4f);
+    const PD_T large = PD_CHOOSE(n > 20.0f, two, two + 0x1p-63f);
+    const PD_T small = PD_CHOOSE(n > 20.0f, PD_SPLAT(0x1p-63f), PD_SPLAT(0.0f));
+    return 0x1p-63f / (large + (two * q + small));
 }
 
 /* exp(|x|) / 2 */
@@ -129,14 +137,21 @@ PD_INLINE PD_T PD_F(sinh)(PD_T x)
     return PD_CHOOSE(PD_F(size)(x) < 1.0f, x + x * (z * p), PD_F(signed)(e - 0.25f / e, x));
 }
 
-/* An odd polynomial near zero, then m / (m + 2) with m = exp(2 |x|) - 1 = 2^n q + (2^n - 1). */
+/* An odd polynomial near zero, then m / (m + 2) with m = exp(2 |x|) - 1 = 2^n q + (2^n - 1). With the half of q and
+ * twice 2^n, which a sum has whose last bits are n + 128, nothing has to be doubled. */
 PD_INLINE PD_T PD_F(tanh)(PD_T x)
 {
-    const PD_T z = x * x;
-    PD_T near = z * -5.0814040e-2f + 1.33192137e-1f, n;
+    const PD_T z = x * x, a = PD_AT_MOST(10.0f, PD_F(size)(x));
+    PD_T near = z * -5.0814040e-2f + 1.33192137e-1f;
     near = near * z + -3.33331525e-1f;
-    const PD_T q = PD_F(exp_parts)(PD_AT_MOST(20.0f, PD_F(size)(x) * 2.0f), &n);
-    const PD_T two = PD_OF_BITS((PD_TO(PD_I, n) + 127) << 23), m = two * q + (two - 1.0f);
+    const PD_T sum = a * 2.88539f + 12583040.0f, n = sum - 12583040.0f, twice = PD_POWER(sum);
+    const PD_T r = (a - n * 0.3466797f) + n * 0.00010609722f;
+    PD_T p = r * 0.012646345f + 0.044583417f;
+    p = p * r + 0.13333677f;
+    p = p * r + 0.33333194f;
+    p = p * r + 0.6666666f;
+    p = p * r + 1.0f;
+    const PD_T m = twice * (p * (r * r) + r) + (twice * 0.5f - 1.0f);
     return PD_CHOOSE(PD_F(size)(x) < 0.28f, x + x * (z * near), PD_F(signed)(m / (m + 2.0f), x));
 }
 
