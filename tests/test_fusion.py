@@ -24,6 +24,7 @@ from perfdojo_sdk.graph.operators import (
     movement,
     normalisations,
     pooling,
+    quantisation,
     reductions,
     windows,
 )
@@ -230,6 +231,22 @@ def test_a_layer_is_three_kernels_with_bytes_and_times(target: Target) -> None:
         "the contraction uses each element again and again, and reads it from memory",
         "a reduction waits for whole rows, and the contraction makes tiles of them",
     }
+
+
+def test_steps_that_widen_what_is_in_memory_go_to_their_reader(target: Target) -> None:
+    """The bytes that a contraction reads stand in memory in any case: floats made of them do not."""
+    b = Builder()
+    scale, zero = b.constant(np.float32(0.1)), b.constant(np.uint8(3))
+    product = contractions.matmul(b, b.input("x", (8, 32), "f32"), weights(b, 32, 32))
+    codes = quantisation.quantise(b, product, scale, zero, 1, 0, "u8")
+    floats = quantisation.dequantise(b, codes, scale, zero, 1, 0, "f32")
+    numbers = b.constant(DRAW.integers(-128, 128, (32, 32)).astype(np.int8))
+    sums = contractions.matmul(b, codes, numbers, "i32")
+    graph = b.graph({"y": add(b, elementwise.mapped(b, "floats", "f32", "f32({})".format, sums), floats)})
+    made = fused(graph, plan_fusion(graph, target))
+    written = [[graph.values[name].text for name in node.outputs] for node in made.nodes]
+    assert written == [["u8[8,32]"], ["f32[8,32]"]], texts(made)
+    assert bits(made) == bits(graph)
 
 
 def padded(b: Builder, x: Value) -> Value:

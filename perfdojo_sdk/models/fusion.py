@@ -21,7 +21,7 @@ from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.planner import way_of
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.graph.borders import border_of
-from perfdojo_sdk.graph.graph import Graph
+from perfdojo_sdk.graph.graph import Graph, Value
 from perfdojo_sdk.graph.joining import Apart, joined
 from perfdojo_sdk.graph.passes import read_outside, with_groups_joined
 from perfdojo_sdk.graph.substitution import in_order, is_copy, with_definitions
@@ -117,7 +117,7 @@ class _Planner:
     def plan(self) -> FusionPlan:
         found = list(self._edges())
         for edge in found:
-            if self._bordered(*edge) or self._through(*edge, only_read=True):
+            if self._bordered(*edge) or self._through(*edge, only_read=True) or self._widens(*edge):
                 self._try(*edge)  # before the copy goes to the kernel that it reads
         reasons, tried = {}, {}
         for edge in found:
@@ -160,6 +160,21 @@ class _Planner:
         read = self.copies[one] and self.roles[other] is Role.ANCHOR
         written = self.copies[other] and self.roles[one] is Role.ANCHOR and not only_read
         return (read or written) and home not in read_outside(self.graph, frozenset([one, other]))
+
+    def _widens(self, one: int, other: int, home: str) -> bool:
+        """True if an edge leads from steps that make more bytes than they read, such as floats of bytes, to
+        the only kernel that reads them, and what the steps read is in memory for others in any case."""
+        if self.roles[one] is not Role.STEPS or home in read_outside(self.graph, frozenset([one, other])):
+            return False
+        made = self.graph.values[home]
+        read = [self.graph.values[self.graph.home(name)] for name in self.graph.nodes[one].inputs]
+        large = [value for value in read if value.elements == made.elements]
+        return sum(value.bytes for value in large) < made.bytes and all(map(self._stays, large))
+
+    def _stays(self, value: Value) -> bool:
+        """True if an array is in memory whatever is joined: a kernel reads it that joins none before it."""
+        readers = [k for k in self.readers.get(value.name, ()) if k < len(self.roles)]
+        return value.name not in self.makers or any(self.roles[k] in (*SUMS, Role.OTHER) for k in readers)
 
     def _edge(self, one: int, other: int, home: str, together: bool, why: str) -> Edge:
         alone = home not in read_outside(self.graph, self.members[self.group[one]] | {other})
