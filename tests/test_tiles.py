@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.experts.cpu.contraction_nests import gathered
-from perfdojo_sdk.experts.cpu.contraction_plans import plans
-from perfdojo_sdk.experts.cpu.tiles import Lines, Piece, best_tiling, cover, evenly
+from perfdojo_sdk.experts.cpu.contraction_nests import Nest, gathered
+from perfdojo_sdk.experts.cpu.contraction_plans import adds_apart, plans, row_cells
+from perfdojo_sdk.experts.cpu.tiles import ADDITIONS, IN_FLIGHT, Lines, Piece, best_tiling, cover, evenly
 from tests.test_contraction_forms import convolution
 from tests.test_planner import RULES, TARGET
 
@@ -56,6 +59,43 @@ def test_vectors_that_are_not_full_cost_more_where_the_instruction_needs_full_on
     plain, grouped = (best_tiling(7, 21, 16, 32, 1, short=short) for short in (1.0, 4.0))
     assert [p.width for p in plain.pieces] == [7]
     assert [p.width for p in grouped.pieces] == [16, 5]
+
+
+PAIRS = """kernel pairs(a, b) -> y
+a i16 [196,256] heap
+b i16 [128,1024,2] heap
+y i32 [196,1024] heap
+
+196 1024
+| y[{0},{1}] = 0
+| 128 2 y[{0},{1}] += i32(a[{0},{2}*2+{3}]) * i32(b[{2},{1},{3}])
+"""
+
+
+def pairs() -> Nest:
+    found = gathered(parse(PAIRS), RULES)
+    assert found is not None
+    return found[1]
+
+
+def test_products_that_are_added_apart_keep_a_register_and_need_no_company() -> None:
+    """Sums of integers wait for an addition only, and the product before it has a register of its own."""
+    nest = pairs()
+    assert adds_apart(nest)
+    assert not adds_apart(replace(nest, group=Group(("i16", "i16"), "i32", 2)))
+    assert adds_apart(replace(nest, group=Group(("i16", "i16"), "i32", 2, adds_apart=True)))
+    for rows, columns in ((196, 1024), (7, 512), (14, 256)):
+        found = best_tiling(rows, columns, 8, 15, 1, in_flight=ADDITIONS)
+        assert found.high * found.pieces[0].wide + found.pieces[0].wide + 2 <= 16
+    four, ten = (best_tiling(7, 16, 8, 15, 1, in_flight=f) for f in (ADDITIONS, IN_FLIGHT))
+    assert four.cost < ten.cost
+
+
+def test_neighbours_of_a_row_of_groups_are_those_of_all_its_groups() -> None:
+    nest = pairs()
+    b = parse(PAIRS).buffer_of["b"]
+    assert row_cells(b, nest) == 2
+    assert row_cells(b, replace(nest, group=Group(("i16", "i16"), "i32", 2))) == 2 * 1024
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,8 @@ class Group:
     tile: tuple[int, int] | None = None
     """Rows and columns of the sums of an instruction for matrices: the first factor belongs to a row, the
     second to a column. None: each sum has factors of its own, or all share one."""
+    adds_apart: bool = False
+    """True if the sum of a group comes in a register of its own, and is added to the lane by itself."""
 
 
 @dataclass(frozen=True)

@@ -121,12 +121,23 @@ class GroupFile(Strict):
     tile: tuple[int, int] | None = None
     """Rows and columns of the sums of an instruction for matrices: the first factor belongs to a row, the
     second to a column."""
+    adds_apart: bool = False
+    """True if the sum of a group comes in a register of its own, and is added to the lane by itself. Tiles of
+    the planner leave that register free."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
 
     @property
     def group(self) -> Group:
-        return Group(self.factors, self.total, self.size, self.flushes, self.rounds_to_odd, self.tile)
+        return Group(
+            self.factors,
+            self.total,
+            self.size,
+            self.flushes,
+            self.rounds_to_odd,
+            self.tile,
+            self.adds_apart,
+        )
 
 
 class SuffixFile(Strict):

@@ -13,7 +13,7 @@ from math import gcd, prod
 from types import MappingProxyType
 from typing import TypeAlias
 
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program
@@ -22,7 +22,7 @@ from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.contraction_forms import with_dense_operand, with_joined_loops
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, Product, gathered
 from perfdojo_sdk.experts.cpu.steps import near_caches
-from perfdojo_sdk.experts.cpu.tiles import NEAR, Lines, Tiling, best_tiling
+from perfdojo_sdk.experts.cpu.tiles import ADDITIONS, IN_FLIGHT, NEAR, Lines, Tiling, best_tiling
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
@@ -159,16 +159,20 @@ def _plan(
     lanes = figures.lanes.get(nest.dtype, 0)
     if not lanes or (must_pack and not may_pack):
         return None
-    rows = [program.buffer_of[b.array].bytes // prod(program.buffer_of[b.array].shape[:-1]) for b in columns]
+    panels = [program.buffer_of[b.array] for b in columns]
+    rows = [row_cells(panel, nest) * BYTES[panel.dtype] for panel in panels]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     once = min(runs.get(b.array, 1) for b in columns)
     # What is laid out for the iterations of a loop is read in one form. Instructions for groups need full
     # vectors.
-    registers, alike = figures.vector_registers or 8, 1 < once < ALL_CALLS
+    alike, apart = 1 < once < ALL_CALLS, adds_apart(nest)
+    registers, in_flight = (figures.vector_registers or 8) - apart, ADDITIONS if apart else IN_FLIGHT
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
-    vector = steps * lanes * max(BYTES[program.buffer_of[b.array].dtype] for b in columns)
+    vector = steps * lanes * max(BYTES[panel.dtype] for panel in panels)
     near = near_caches(target)[0] // 2 / vector
-    tiling = best_tiling(sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, size, near)
+    tiling = best_tiling(
+        sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, size, near, in_flight
+    )
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = _inside(program, nest, pairs, others, sizes[lane], tiling, target)
     around = tuple(l for l in others if l not in inside)
@@ -185,6 +189,20 @@ def _plan(
     return Plan(
         row, lane, around, inside, columns, must_pack, may_pack, may_stay, scattered, steps, tiling, cost
     )
+
+
+def adds_apart(nest: Nest) -> bool:
+    """True if a product comes in a register of its own, and another instruction adds it to the sum: those of
+    integers, unless an instruction for groups does both."""
+    return nest.group.adds_apart if nest.group else nest.dtype not in FLOAT_DTYPES
+
+
+def row_cells(buffer: Buffer, nest: Nest) -> int:
+    """Neighbouring cells in a row of operand b: those of its last dimension; where that is a group, of the
+    groups of a row."""
+    last = buffer.shape[-1]
+    grouped = nest.group and last == nest.group.size and len(buffer.shape) > 1
+    return last * buffer.shape[-2] if grouped else last
 
 
 def _must_pack(program: Program, nest: Nest, pairs: Sequence[_Pair], lane: int) -> bool:

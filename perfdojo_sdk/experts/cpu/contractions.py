@@ -21,7 +21,7 @@ from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, forms
 from perfdojo_sdk.experts.cpu.contraction_nests import Nest, gathered
-from perfdojo_sdk.experts.cpu.contraction_plans import Plan, cheaper_form
+from perfdojo_sdk.experts.cpu.contraction_plans import Plan, cheaper_form, row_cells
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward, move_outward
 from perfdojo_sdk.experts.cpu.matrix_tiles import matrix_plays
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
@@ -140,12 +140,14 @@ class _Panel:
     def __init__(
         self, play: Play, plan: Plan, piece: Piece, target: Target, nest: Nest, in_place: bool
     ) -> None:
-        self.moves, self.plan, self.piece, self.in_place = play, plan, piece, in_place
+        self.moves, self.plan, self.piece, self.nest, self.in_place = play, plan, piece, nest, in_place
         self.cell = max(BYTES[play.program.buffer_of[b.array].dtype] for b in plan.columns)
         self.result = BYTES[nest.dtype]
         self.lanes = nest.sizes[plan.lane]
         self.grouped = int(nest.group is not None)
         """Loops of a group, inside of a register tile."""
+        self.group = nest.group.size if nest.group else 1
+        """Steps of the reduction in a group."""
         self.first_cache, self.second_cache = near_caches(target)
         self.tile_depth = 0
         """Loops of a register tile: the rows, and one or two over its columns."""
@@ -323,13 +325,13 @@ class _Panel:
         width = self._row_length(array)
         return (
             again >= WORTH_PACKING * plan.tiling.high
-            and width > self.piece.wide * self.piece.width
-            and width * plan.steps * self.cell > self.first_cache // 2
+            and width > self.piece.wide * self.piece.width * self.group
+            and width * (plan.steps // self.group) * self.cell > self.first_cache // 2
         )
 
     def _row_length(self, array: str) -> int:
-        """Neighbouring cells of b in a row: of its last dimension, or those that a joined loop passes."""
-        return max(self.moves.program.buffer_of[array].shape[-1], self.lanes)
+        """Neighbouring cells of b in a row, or those that a joined loop passes."""
+        return max(row_cells(self.moves.program.buffer_of[array], self.nest), self.lanes)
 
 
 def _only_sum(body: Sequence[Node]) -> Scope:

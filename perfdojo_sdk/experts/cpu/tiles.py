@@ -19,6 +19,9 @@ MOST_ROWS = 8
 #: Independent multiply-adds that hide the latency of one: four to five cycles on two units.
 IN_FLIGHT = 10
 
+#: The same where sums wait for additions of integers alone: one cycle, on two units and more.
+ADDITIONS = 2
+
 #: Cost of a load in multiply-adds, most of which other multiply-adds hide, if there are as many.
 LOAD = 0.25
 
@@ -84,13 +87,14 @@ def best_tiling(
     far: Lines = NEAR,
     short: float = 1.0,
     near: float = inf,
+    in_flight: int = IN_FLIGHT,
 ) -> Tiling:
     """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
     each column operand and one value of the rows must find a register. ``far``: where those values come
     from. ``short``: how many times as much vectors cost that are not full. ``near``: the widest panel, in
-    vectors, that stays in the first cache.
+    vectors, that stays in the first cache. ``in_flight``: as many accumulators hide the latency of one.
     """
 
     def tilings() -> Iterator[Tiling]:
@@ -100,7 +104,9 @@ def best_tiling(
                     covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
                     for pieces in dict.fromkeys(filter(None, covers)):
                         times = [short if p.width < lanes else 1.0 for p in pieces]
-                        yield Tiling(high, pieces, _cost(rows, high, pieces, times, sums, far, near))
+                        yield Tiling(
+                            high, pieces, _cost(rows, high, pieces, times, sums, far, near, in_flight)
+                        )
 
     found = list(tilings())
     of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
@@ -136,6 +142,7 @@ def _cost(
     sums: int,
     far: Lines,
     near: float,
+    in_flight: int,
 ) -> float:
     """``factors``: of the cost of each piece."""
     full, rest = divmod(rows, high)
@@ -143,14 +150,14 @@ def _cost(
 
     def steps(piece: Piece) -> float:
         deep = DEEP * piece.wide * sums if piece.wide * sums > near else 0.0
-        cost = full * (_step(high, piece.wide, sums, far) + deep)
-        return cost + (_step(rest, piece.wide, sums, far) + deep if rest else 0)
+        cost = full * (_step(high, piece.wide, sums, far, in_flight) + deep)
+        return cost + (_step(rest, piece.wide, sums, far, in_flight) + deep if rest else 0)
 
     return (1 + ANOTHER_KIND * (kinds - 1)) * sum(
         times * piece.tiles * steps(piece) for piece, times in zip(pieces, factors, strict=True)
     )
 
 
-def _step(high: int, wide: int, sums: int, far: Lines) -> float:
+def _step(high: int, wide: int, sums: int, far: Lines, in_flight: int) -> float:
     loads = high + wide * sums
-    return max(high * wide * sums, loads, IN_FLIGHT) + LOAD * loads + far.cost(high)
+    return max(high * wide * sums, loads, in_flight) + LOAD * loads + far.cost(high)

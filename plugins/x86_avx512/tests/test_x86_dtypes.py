@@ -48,7 +48,8 @@ def drawn(dtype: str, seed: int) -> list[float | int]:
     rng = random.Random(f"{dtype} {seed}")
     if dtype in FLOAT_DTYPES:
         small, large = [0.0, -0.0, 1.0, -1.5, 2.5, 0.1, 1e-7, 3e-8], [127.5, -129.0, 65504.0, 7e4, 3e38]
-        corners = [*small, *large, inf, -inf, nan]
+        ends = [2.0**31, -(2.0**31), 2.0**31 - 128, -(2.0**31) - 256]
+        corners = [*small, *large, *ends, inf, -inf, nan]
         found = [rng.choice(corners) for _ in range(CELLS // 2)]
         found += [rng.uniform(-2, 2) * 10.0 ** rng.randint(-6, 20) for _ in range(CELLS // 2)]
         return [rounded(value, dtype) for value in rng.sample(found, CELLS)]

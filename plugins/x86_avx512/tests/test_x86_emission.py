@@ -228,4 +228,4 @@ def test_targets_differ_only_where_they_must() -> None:
     ]
     assert words[0] == words[1]
     groups = [set(caps.dialect().suffixes["d"].groups) for caps in (avx512, avx2)]
-    assert groups[0] > groups[1], "those with one instruction of AVX2"
+    assert groups[0] > {replace(g, adds_apart=False) for g in groups[1]}, "those with one instruction of AVX2"

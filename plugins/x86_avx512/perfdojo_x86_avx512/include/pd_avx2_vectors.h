@@ -167,6 +167,37 @@ PD_INLINE pd_f64x4 pd_avx2_min_f64(pd_f64x4 a, pd_f64x4 b)
 }
 #define pd_max_f64x4 pd_avx2_max_f64
 #define pd_min_f64x4 pd_avx2_min_f64
+/* With a number as the first operand nothing has to be put back. */
+#define pd_max_number_f32x8(number, v) ((pd_f32x8)pd_max_number_f32v(number, (pd_f32v)(v)))
+#define pd_min_number_f32x8(number, v) ((pd_f32x8)pd_min_number_f32v(number, (pd_f32v)(v)))
+/* Of integers the compiler makes a comparison and a choice. */
+#define PD_AVX2_MOST(T, V, W) \
+    PD_INLINE PD_TYPE(T, V) pd_avx2_max_##T(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        return (PD_TYPE(T, V))_mm256_max_ep##W((__m256i)a, (__m256i)b); \
+    } \
+    PD_INLINE PD_TYPE(T, V) pd_avx2_min_##T(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        return (PD_TYPE(T, V))_mm256_min_ep##W((__m256i)a, (__m256i)b); \
+    }
+PD_AVX2_MOST(i32, 8, i32)
+PD_AVX2_MOST(u32, 8, u32)
+PD_AVX2_MOST(i16, 16, i16)
+PD_AVX2_MOST(u16, 16, u16)
+PD_AVX2_MOST(i8, 32, i8)
+PD_AVX2_MOST(u8, 32, u8)
+#define pd_max_i32x8 pd_avx2_max_i32
+#define pd_min_i32x8 pd_avx2_min_i32
+#define pd_max_u32x8 pd_avx2_max_u32
+#define pd_min_u32x8 pd_avx2_min_u32
+#define pd_max_i16x16 pd_avx2_max_i16
+#define pd_min_i16x16 pd_avx2_min_i16
+#define pd_max_u16x16 pd_avx2_max_u16
+#define pd_min_u16x16 pd_avx2_min_u16
+#define pd_max_i8x32 pd_avx2_max_i8
+#define pd_min_i8x32 pd_avx2_min_i8
+#define pd_max_u8x32 pd_avx2_max_u8
+#define pd_min_u8x32 pd_avx2_min_u8
 #define pd_sqrt_f64x4(v) ((pd_f64x4)PD_OWN_ROOT(v))
 #define pd_floor_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
 #define pd_ceil_f64x4(v) ((pd_f64x4)_mm256_round_pd((__m256d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
@@ -176,6 +207,17 @@ PD_INLINE pd_f64x4 pd_avx2_min_f64(pd_f64x4 a, pd_f64x4 b)
 /* Conversions of which the compiler makes several instructions. */
 #define pd_f64x4_from_f32x4(v) ((pd_f64x4)_mm256_cvtps_pd((__m128)(v)))
 #define pd_f64x4_from_i32x4(v) ((pd_f64x4)_mm256_cvtepi32_pd((__m128i)(v)))
+
+/* The instruction makes the least integer of NaN and of whatever does not fit: all bits of that are turned where the
+ * number is too large, and none is left of NaN. */
+PD_INLINE pd_i32x8 pd_avx2_i32_from_f32(pd_f32x8 v)
+{
+    const __m256 x = (__m256)v;
+    const __m256i large = _mm256_castps_si256(_mm256_cmp_ps(x, _mm256_set1_ps(0x1p31f), _CMP_GE_OQ));
+    const __m256i number = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+    return (pd_i32x8)_mm256_and_si256(_mm256_xor_si256(_mm256_cvttps_epi32(x), large), number);
+}
+#define pd_i32x8_from_f32x8 pd_avx2_i32_from_f32
 
 #define PD_HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define pd_f32x8_from_f16x8(v) ((pd_f32x8)_mm256_cvtph_ps((__m128i)(v)))
