@@ -35,13 +35,11 @@ import perfdojo_sdk
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.game import write_atomically
-from perfdojo_sdk.graph.folding import folded
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.memory import plan_memory
 from perfdojo_sdk.graph.passes import without_duplicates
 from perfdojo_sdk.library.settings import Settings
-from perfdojo_sdk.models.fusion import fused
-from perfdojo_sdk.models.optimise import optimise, plan_for
+from perfdojo_sdk.models.optimise import optimise, prepared
 from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.strategies import AUTO
 from perfdojo_sdk.verify.smaller_games import statement_instances
@@ -105,9 +103,7 @@ def graph_of(content: bytes, name: str) -> Graph:
 def planned(plugins: Plugins, target: str, name: str, network: Network, freeze: bool) -> Planned:
     begin = perf_counter()
     given = without_duplicates(graph_of(exported(*network.build()), name))
-    graph = folded(given)[0] if freeze else given
-    plan = plan_for(plugins, plugins.target(target), graph)
-    made = fused(graph, plan)
+    made, _, plan, _ = prepared(plugins, plugins.target(target), given, fuse=True, freeze=freeze)
     inside = [edge for edge in plan.edges if edge.fused]
     return Planned(
         name,
