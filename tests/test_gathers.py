@@ -10,6 +10,7 @@ import pytest
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators import elementwise as e
 from perfdojo_sdk.graph.operators import gathers as g
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import run_graph
@@ -72,6 +73,34 @@ def test_sequences_are_reversed_up_to_their_lengths() -> None:
     [found] = run(lambda b, x, n: g.reverse_sequences(b, x, n, 0, 1), X, np.array([0, 1, 3, 5]))
     for row, whole, length in zip(found, X, (0, 1, 3, 5), strict=True):
         assert (row == np.concatenate([whole[:length][::-1], whole[length:]])).all()
+
+
+@pytest.mark.parametrize("length", [-1, 6, 2**40])
+def test_a_length_beyond_the_sequences_is_reported(length: int) -> None:
+    with pytest.raises(Malformed) as refused:
+        run(lambda b, x, n: g.reverse_sequences(b, x, n, 0, 1), X, np.array([0, 5, length, 1]))
+    assert "a length is beyond 5 elements" in refused.value.what
+    b = Builder()
+    with pytest.raises(Malformed, match=f"length {length}"):
+        g.reverse_sequences(b, b.input("x", (1, 5), "f32"), b.integers([length]), 0, 1)
+
+
+@pytest.mark.parametrize(
+    "rule", [e.divide, lambda b, x, y: e.modulo(b, x, y, True), lambda b, x, y: e.modulo(b, x, y, False)]
+)
+def test_a_division_of_integers_by_zero_is_reported_and_harmless(rule: Callable[..., Any]) -> None:
+    whole = np.array([7, -7, -(2**31), 5], np.int32)
+    assert len(run(rule, whole, np.array([2, 3, -1, 5], np.int32))[0]) == 4
+    with pytest.raises(Malformed) as refused:
+        run(rule, whole, np.array([2, 0, 1, 1], np.int32))
+    assert refused.value.what.endswith("a divisor is zero")
+
+
+def test_a_divisor_that_is_known_is_not_looked_at() -> None:
+    b = Builder()
+    x = b.input("x", (4,), "i64")
+    assert not b.graph({"y": e.divide(b, x, b.integers([3]))}).checks
+    assert b.graph({"y": e.divide(b, x, b.integers([0]))}).checks
 
 
 @pytest.mark.parametrize("place", [-5, 4, 2**40])

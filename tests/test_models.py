@@ -485,6 +485,29 @@ def test_indices_lengths_and_bits_that_are_data_pass_through_a_package(
         assert refused.value.code == "PD-O016" and "node rows" in refused.value.what
 
 
+def test_the_arrays_of_a_sequence_are_inputs_of_a_package(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    node = helper.make_node("ConcatFromSequence", ["q"], ["y"], axis=0)
+    kind = helper.make_sequence_type_proto(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    graph = helper.make_graph(
+        [node], "g", [helper.make_value_info("q", kind)], [onnx.ValueInfoProto(name="y")]
+    )
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)]), tmp_path / "q.onnx")
+    unknown = cli("optimize", "q.onnx", "--list", plugins="toy")
+    clear(unknown, 1, "PD-O002")
+    assert "--input 'q[0]=...'" in unknown.err
+    given = ("--input", "q[0]=f32[2,3]", "--input", "q[1]=[1,3]")
+    wrong = cli("optimize", "q.onnx", *given, "--input", "q[3]=[1,3]", plugins="toy")
+    clear(wrong, 1, "PD-O062")
+    built = cli("optimize", "q.onnx", *given, "-o", "q", "--target", "toy", plugins="toy")
+    assert built.code == 0, built.err
+    one, other = np.ones((2, 3), np.float32), np.zeros((1, 3), np.float32)
+    model = perfdojo_sdk.load_model(tmp_path / "q")
+    assert list(model.inputs) == ["q[0]", "q[1]"]
+    assert (model(one, other) == np.concatenate([one, other])).all()
+
+
 # -- models that are too large for the interpreter ---------------------------------------------------
 
 

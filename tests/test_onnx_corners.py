@@ -10,9 +10,11 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 from onnx_models import model
 
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import interpreted, run_graph
+from perfdojo_sdk.onnx import backend
 
 
 def one(
@@ -112,3 +114,47 @@ def test_a_region_without_room_for_its_samples_is_reported() -> None:
     }
     with pytest.raises(Malformed, match="give sampling_ratio"):
         run(one("RoiAlign", given), given)
+
+
+def test_an_array_of_another_dtype_is_refused_and_other_byte_orders_are_read() -> None:
+    given = np.array([-1, 2, -3], np.float32)
+    made = one("Relu", {"x": given})
+    assert run(made, {"x": given.astype(">f4")})[0].tolist() == [0, 2, 0]
+    for kind in (np.int32, np.uint32, np.float64, np.int64):
+        with pytest.raises(Malformed, match=r"input x is \w+, the model takes f32") as refused:
+            run(made, {"x": given.astype(kind)})
+        assert "numpy.asarray(x).astype('float32')" in refused.value.hint
+
+
+def test_numbers_of_python_take_the_dtype_that_is_declared() -> None:
+    made = one("Neg", {"x": np.array(0, np.float32)})
+    assert run(made, {"x": 3})[0] == -3 and run(made, {"x": 0.1})[0] == -np.float32(0.1)
+    whole = one("Neg", {"x": np.array(0, np.int8)})
+    assert run(whole, {"x": 3})[0] == -3
+    for wrong in (2.5, 300):
+        with pytest.raises(Malformed, match="the model takes i8"):
+            run(whole, {"x": wrong})
+
+
+def test_lengths_of_a_layer_stay_within_its_steps() -> None:
+    steps, lengths = np.zeros((3, 2, 4), np.float32), np.array([9, 1], np.int32)
+    weights = [np.zeros((1, 5, 4), np.float32), np.zeros((1, 5, 5), np.float32)]
+    given = {"x": steps, "w": weights[0], "r": weights[1], "b": np.zeros((1, 10), np.float32), "n": lengths}
+    with pytest.raises(Malformed, match="a length is beyond 3 elements"):
+        run(one("RNN", given, ("w", "r", "b"), 2, hidden_size=5), given)
+
+
+def test_the_backend_knows_its_devices_and_operators() -> None:
+    made = one("Relu", {"x": np.zeros(3, np.float32)})
+    assert backend.is_compatible(made) and backend.is_compatible(made, "INTERPRETER")
+    assert not backend.is_compatible(made, "CUDA")
+    with pytest.raises(DojoError, match="no device CUDA") as refused:
+        backend.prepare(made, "CUDA")
+    assert refused.value.hint == "its devices are CPU and INTERPRETER"
+    made.graph.node[0].op_type = "Rilu"
+    assert not backend.is_compatible(made)
+    made = one("Relu", {"x": np.zeros(3, np.float32)})
+    made.opset_import[0].version = 999
+    assert not backend.is_compatible(made)
+    with pytest.raises(Malformed, match="version 999"):
+        backend.prepare(made)

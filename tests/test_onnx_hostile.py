@@ -303,6 +303,10 @@ def test_external_data_is_read_from_the_models_folder_and_through_no_link(tmp_pa
     onnx.save(made, tmp_path / "m.onnx")
     graph = lower(tmp_path / "m.onnx").graph
     assert graph is not None and (run_graph(graph, {"x": X})[0] == X + w).all()
+    entry.value = "weights.bin\0"
+    onnx.save(made, tmp_path / "m.onnx")
+    with pytest.raises(Malformed, match="zero byte"):
+        lower(tmp_path / "m.onnx")
     (tmp_path / "link.bin").symlink_to(tmp_path / "weights.bin")
     entry.value = "link.bin"
     onnx.save(made, tmp_path / "m.onnx")

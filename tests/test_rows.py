@@ -559,6 +559,23 @@ def test_every_number_of_rows_is_right(built: Path) -> None:
         assert (blocks[0] == y).all() and (blocks[1] == g).all()
 
 
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_a_model_is_verified_on_data_with_any_number_of_rows(
+    cli: Callable[..., Outcome], built: Path, tmp_path: Path, rows: int
+) -> None:
+    given = [drawn(TWO, rows) for _ in range(3)]
+    stacked = {name: np.stack([each[name] for each in given]) for name in TWO}
+    for arrays, count in ((given[0], 1), (stacked, 3)):
+        np.savez(tmp_path / "mine.npz", **arrays)
+        found = cli("verify", str(built), "--data", str(tmp_path / "mine.npz"), "--json")
+        assert found.code == 0, found.err
+        assert found.data["samples"] == count and found.data["passed"]
+    np.savez(tmp_path / "mine.npz", x=given[0]["x"][:, :2], k=given[0]["k"])
+    refused = cli("verify", str(built), "--data", str(tmp_path / "mine.npz"))
+    clear(refused, 1, "PD-O044")
+    assert "the model takes f32 [batch,3]" in refused.err
+
+
 def test_an_index_beyond_is_found_in_any_row(built: Path) -> None:
     loaded = perfdojo_sdk.load_model(built)
     for rows in (1, 3, 6, 7):

@@ -142,6 +142,20 @@ def test_a_number_that_varies_is_left_to_pytorch() -> None:
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("mode", ["trunc", "floor"])
+def test_a_division_of_integers_by_zero_is_an_error(mode: str) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.div(x, y, rounding_mode=mode) + torch.remainder(x, y)
+
+    ours = torch.compile(function, backend="perfdojo", options={"interpret": True, "threads": 1})
+    x, y = torch.tensor([7, -7]), torch.tensor([2, -3])
+    assert torch.equal(ours(x, y), function(x, y))
+    for run in (ours, function):
+        with pytest.raises(RuntimeError, match="(?i)zero"):
+            run(x, torch.tensor([1, 0]))
+
+
+@torch.no_grad()
 def test_a_class_that_is_not_there_is_an_error() -> None:
     ours = torch.compile(
         lambda x: F.one_hot(x, 5), backend="perfdojo", options={"interpret": True, "threads": 1}

@@ -28,21 +28,21 @@ def verify_model(
     folder: Path, data: Path | None, original: str | None, most: float, threads: int, as_json: bool
 ) -> None:
     """Print the errors of a model on data; exit with 4 if one is above ``most`` times the largest value."""
-    from perfdojo_sdk.models.accuracy import in_double, measured, samples, saved_graph
+    from perfdojo_sdk.models.accuracy import expected, measured, samples, saved_graph
     from perfdojo_sdk.models.model import load_model
 
     if data is None:
         raise typer.BadParameter(f"{folder} is a folder; give inputs of its model: --data INPUTS.npz")
     model = load_model(folder)
     graph = saved_graph(model) if original is None else _original(original, model)
-    found, expected = [], []
+    found, wanted = [], []
     for number, inputs in enumerate(samples(data, model), 1):
         progress(f"sample {number}")
         found.append(model.run(inputs, threads))
-        expected.append(in_double(graph, inputs, model, threads))
+        wanted.append(expected(graph, inputs, model, threads))
     if not found:
         raise typer.BadParameter(f"{data} has no samples")
-    results = measured(found, expected, list(model.outputs))
+    results = measured(found, wanted, list(model.outputs))
     passed = all(result.within(most) for result in results)
     text = f"{_table(results, most)}\n{_against(len(found), original, model)}"
     outputs = [{**asdict(result), "passed": result.within(most)} for result in results]

@@ -164,13 +164,17 @@ def _with_free_rows(lower: Lower, shapes: Mapping[str, Sizes], name: str, most: 
 def _of_onnx(
     path: Path, inputs: Inputs, policy: Policy | None, elsewhere: Mapping[str, str] | None
 ) -> tuple[dict[str, Sizes], Lower]:
+    from perfdojo_sdk.frontends.onnx.edges import items_of
     from perfdojo_sdk.frontends.onnx.lowering import lower
     from perfdojo_sdk.frontends.onnx.reading import read_model
-    from perfdojo_sdk.frontends.onnx.sizes import declared_dtypes, declared_sizes
+    from perfdojo_sdk.frontends.onnx.sizes import declared_dtypes, declared_sizes, sequences_in
 
     model, folder = read_model(path)
     declared = declared_sizes(model)
-    _check_inputs(path.name, inputs, declared_dtypes(model), declared)
+    dtypes = declared_dtypes(model)
+    for name in sequences_in(model):
+        dtypes |= dict.fromkeys(items_of(name, inputs), dtypes.get(name))
+    _check_inputs(path.name, inputs, dtypes, declared)
     # A user may call an open size by another name, which then holds for all inputs that share it.
     renamed = {
         old: new

@@ -196,6 +196,8 @@ def _open(path: Path, name: str, flags: int, folder: int | None, mode: int = 0o6
         if flags & os.O_NOFOLLOW and _links(name, folder):
             raise _is_link(path) from None
         raise OSError(error.errno, error.strerror, str(path)) from None
+    except ValueError:
+        raise OSError(errno.EINVAL, "a name holds a zero byte", ascii(str(path))[1:-1]) from None
 
 
 def _links(name: str, folder: int | None) -> bool:

@@ -21,6 +21,7 @@ from perfdojo_sdk.graph.writer import parsed
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.models.manifest import LIBRARY
 from perfdojo_sdk.models.model import Model
+from perfdojo_sdk.models.row_calls import RowCalls
 from perfdojo_sdk.verify.double import WIDENED, run_in_double
 
 #: Most bytes of all arrays of a file of data.
@@ -54,10 +55,12 @@ class Accuracy:
 
 
 def samples(path: Path, model: Model) -> Iterator[dict[str, Array]]:
-    """The inputs of each call: an array for each input, or many along a new first axis of all of them.
+    """The inputs of each call: an array for each input, or many along a new first axis of all of them; with
+    any number of rows, where those are free.
 
     :class:`DataError` if the file is none, or its arrays are not the model's inputs.
     """
+    calls = RowCalls(model.manifest, {}, None) if model.manifest.rows is not None else None
     with _opened(path) as file:
         missing = [name for name in model.inputs if name not in file.files]
         if missing:
@@ -72,10 +75,12 @@ def samples(path: Path, model: Model) -> Iterator[dict[str, Array]]:
                 raise DataError(
                     "PD-O044", f"{path}: array {name} cannot be read", why=str(error)[:300]
                 ) from None
-            kind, shape = numpy_dtype(str(entry.dtype)), tuple(entry.shape)
+            kind = numpy_dtype(str(entry.dtype))
+            sample = array[(0,) * max(array.ndim - len(entry.shape), 0)] if array.size else array
+            shape = calls.shape(name, sample) if calls is not None else tuple(entry.shape)
             given = f"{array.dtype}{list(array.shape)}"
             if array.dtype != kind or array.shape[array.ndim - len(shape) :] != shape:
-                what = f"{path}: {name} is {given}, the model takes {entry.dtype}{list(shape)}"
+                what = f"{path}: {name} is {given}, the model takes {model.manifest.text(name)}"
                 raise DataError("PD-O044", what, hint="or many of them along a new first axis")
             several = array.ndim - len(shape)
             number = len(array) if several == 1 else None
@@ -171,6 +176,14 @@ def in_double(graph: Graph, inputs: Mapping[str, Array], model: Model, threads: 
             made = [_wide(array) for array in outputs]
         arrays.update(zip(call.outputs, made, strict=True))
     return cut_to_counts(graph, {value.name: bound(value.name) for value in graph.outputs})
+
+
+def expected(graph: Graph, inputs: Mapping[str, Array], model: Model, threads: int) -> list[Array]:
+    """The outputs of a model's graph in float64; by blocks of the graph's rows, where those are free."""
+    if model.manifest.rows is None:
+        return in_double(graph, inputs, model, threads)
+    calls = RowCalls(model.manifest, {}, None)
+    return calls.in_equal_blocks(inputs, lambda part: in_double(graph, part, model, threads))
 
 
 def _kind(value: Value) -> np.dtype[Any]:

@@ -57,6 +57,19 @@ class RowCalls:
                 self._run_block(block, inputs, made, threads)
         return list(made.values())
 
+    def in_equal_blocks(
+        self, inputs: Mapping[str, Array], run: Callable[[Mapping[str, Array]], Sequence[Array]]
+    ) -> list[Array]:
+        """The outputs of ``run`` on blocks of the largest size, in whatever dtypes it gives them."""
+        rows, size, free = self._count(inputs), self.rows.sizes[-1], self.rows.free
+        found: dict[str, list[Array]] = {name: [] for name in self.manifest.outputs}
+        for first in range(0, rows, size):
+            block = Block(first, min(size, rows - first), size)
+            parts = run({name: self._padded(name, array, block) for name, array in inputs.items()})
+            for (name, kept), part in zip(found.items(), parts, strict=True):
+                kept.append(self._part(name, part, block, 0) if name in free else part)
+        return [np.concatenate(kept, free[n]) if n in free else kept[-1] for n, kept in found.items()]
+
     def _run_block(
         self, block: Block, inputs: Mapping[str, Array], made: Mapping[str, Array], threads: int
     ) -> None:

@@ -18,9 +18,13 @@ import onnx
 from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
+from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.frontends.onnx.lowering import operators_refused
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
+from perfdojo_sdk.frontends.onnx.reading import read_model
 from perfdojo_sdk.frontends.onnx.types import array_type
 from perfdojo_sdk.graph.graph import Array, Graph
+from perfdojo_sdk.graph.refusals import Malformed, Refused
 from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
 from perfdojo_sdk.models.kernels import CompiledKernels
 
@@ -70,11 +74,18 @@ class PerfDojoBackend(Backend):  # type: ignore[misc]
 
     @classmethod
     def is_compatible(cls, model: Any, device: str = CPU, **_: Any) -> bool:
-        """True if nothing in the model is refused when it is read; shapes may be seen only when it runs."""
-        return cls.supports_device(device)
+        """True if nothing in the model is refused when it is read, and every operator has a rule. Shapes may
+        be seen only when it runs, and may be refused then."""
+        try:
+            return cls.supports_device(device) and not operators_refused(read_model(model)[0])
+        except (Malformed, Refused):
+            return False
 
     @classmethod
     def prepare(cls, model: Any, device: str = CPU, **_: Any) -> PerfDojoRep:
+        if not cls.supports_device(device):
+            what = f"the backend has no device {ascii(device)[1:-1][:60]}"
+            raise DojoError("PD-O001", what, hint=f"its devices are {CPU} and {INTERPRETER}")
         return PerfDojoRep(model, device.partition(":")[0])
 
     @classmethod

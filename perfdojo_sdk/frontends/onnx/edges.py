@@ -6,8 +6,9 @@ the border of a model each array of a sequence is an input or output of its own,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, takewhile
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from perfdojo_sdk.graph.graph import Array, Value
@@ -51,6 +52,12 @@ def is_edge(value: object) -> TypeIs[Edge]:
 def item_name(name: str, k: int) -> str:
     """The name of an array of a sequence at the border of a model."""
     return f"{name}[{k}]"
+
+
+def items_of(name: str, given: Iterable[str]) -> list[str]:
+    """The names of the arrays of a sequence that stand among others, from the first on without a gap."""
+    among = set(given)
+    return list(takewhile(among.__contains__, (item_name(name, k) for k in count())))
 
 
 def outputs_of(edges: Mapping[str, Edge]) -> tuple[dict[str, Value], dict[str, Form]]:

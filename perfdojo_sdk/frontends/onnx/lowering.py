@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from perfdojo_sdk.frontends.onnx.edges import (
     Unknown,
     is_edge,
     item_name,
+    items_of,
     merged,
     outputs_of,
     regrouped,
@@ -43,9 +43,9 @@ from perfdojo_sdk.frontends.onnx.reading import (
     dtype_name,
     read_model,
     shown,
+    subgraphs,
 )
 from perfdojo_sdk.frontends.onnx.schemas import (
-    STANDARD,
     attributes_of,
     body_of,
     defaults_of,
@@ -57,6 +57,7 @@ from perfdojo_sdk.frontends.onnx.schemas import (
 )
 from perfdojo_sdk.frontends.onnx.sizes import fits, sizes_of, text_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
+from perfdojo_sdk.frontends.onnx.types import STANDARD
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value
@@ -163,6 +164,20 @@ def lower(
     return replace(found_graph, sources=sources)
 
 
+def operators_refused(model: Any) -> list[Refusal]:
+    """The nodes of a model, and of the bodies in it, whose operators have no rule."""
+    walk = _Lowering(model, None, {}, {}, {}, None, {})
+    for body in (model.graph, *model.functions):
+        opsets = {**walk.opsets, **{o.domain: o.version for o in getattr(body, "opset_import", ())}}
+        for graph, _ in subgraphs(body):
+            for node in graph.node:
+                try:
+                    walk.rule(node, opsets)
+                except Refused as refused:
+                    walk.refuse(shown(node.name or (node.output or [""])[0]), shown(node.op_type), refused)
+    return walk.refusals
+
+
 class _Lowering:
     """The walk over one model."""
 
@@ -260,7 +275,7 @@ class _Lowering:
             raise Refused(Reason.TYPE, "a sequence of what are no arrays")
         length = self.lengths.get(name)
         if length is None:
-            length = next(k for k in count() if item_name(name, k) not in self.shapes)
+            length = len(items_of(name, self.shapes))
             if not length:
                 hint = f"give the shapes of its arrays: --input '{shown(item_name(name, 0))}=...'"
                 raise Malformed(f"input {shown(name)} is a sequence of unknown length", hint=hint)

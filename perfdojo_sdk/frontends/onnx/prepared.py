@@ -10,10 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.frontends.onnx.edges import item_name
 from perfdojo_sdk.frontends.onnx.lowering import Lowered, Unsupported, lower
 from perfdojo_sdk.frontends.onnx.reading import read_model, shown
-from perfdojo_sdk.graph.arrays import dtype_of
+from perfdojo_sdk.frontends.onnx.sizes import dtype_in, sequences_in
+from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused, ValueNeeded
 
@@ -30,8 +32,9 @@ class Prepared:
         self.inputs = tuple(v.name for v in self.model.graph.input if v.name not in given)
         self.outputs = tuple(v.name for v in self.model.graph.output)
         kinds = {v.name: v.type.WhichOneof("value") for v in self.model.graph.input}
+        self._dtypes = {v.name: dtype_in(v.type) for v in self.model.graph.input}
         self._optionals = {name for name, kind in kinds.items() if kind == "optional_type"}
-        self._sequences = self._optionals | {n for n, kind in kinds.items() if kind == "sequence_type"}
+        self._sequences = sequences_in(self.model)
         self.shape_like: tuple[str, ...] = ()
         """Inputs whose values decide about shapes, as far as calls have shown."""
         self._graphs: OrderedDict[Hashable, Lowered] = OrderedDict()
@@ -51,10 +54,28 @@ class Prepared:
         for name in self.inputs:
             given = inputs[name]
             if isinstance(given, list | tuple) and name in self._sequences:
-                found.update((item_name(name, k), _array(name, each)) for k, each in enumerate(given))
+                found.update((item_name(name, k), self._array(name, each)) for k, each in enumerate(given))
             elif given is not None or name not in self._optionals:
-                found[name] = _array(name, given)
+                found[name] = self._array(name, given)
         return found
+
+    def _array(self, name: str, given: Any) -> Array:
+        """An input, or an array of one, as an array of the dtype that the model declares; numbers of Python
+        take it."""
+        if not isinstance(given, np.ndarray | np.generic | float | int):
+            raise Refused(Reason.TYPE, f"input {shown(name)} is {type(given).__name__}")
+        declared = self._dtypes[name]
+        array = np.asarray(given)
+        if declared is not None and not isinstance(given, np.ndarray | np.generic):
+            number = array.astype(numpy_dtype(declared))
+            array = number if declared in FLOAT_DTYPES or number == given else array
+        found = dtype_of(array)
+        if found is None:
+            raise Refused(Reason.DTYPE, f"input {shown(name)} of {array.dtype}")
+        if declared not in (None, found):
+            what = f"input {shown(name)} is {found}, the model takes {declared}"
+            raise Malformed(what, hint=f"convert it: numpy.asarray(x).astype({numpy_dtype(declared).name!r})")
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
     def lengths(self, inputs: Mapping[str, Any] | Sequence[Any]) -> dict[str, int | None]:
         """The numbers of arrays of inputs that are sequences; None for optionals without a value."""
@@ -107,12 +128,3 @@ class Prepared:
         if lowered.graph is None:
             raise Unsupported(shown(self.model.graph.name), lowered.refusals)
         return lowered
-
-
-def _array(name: str, given: Any) -> Array:
-    if not isinstance(given, np.ndarray | np.generic | float | int):
-        raise Refused(Reason.TYPE, f"input {shown(name)} is {type(given).__name__}")
-    array = np.asarray(given)
-    if dtype_of(array) is None:
-        raise Refused(Reason.DTYPE, f"input {shown(name)} of {array.dtype}")
-    return array

@@ -79,10 +79,15 @@ def checked(model: Any) -> Any:
     for opset in model.opset_import:
         if not 0 < opset.version < 2**31:
             raise Malformed(f"version {opset.version} of an operator set")
+        newest = onnx.defs.onnx_opset_version()
+        if opset.domain in types.STANDARD and opset.version > newest:
+            what = f"the model states version {opset.version} of the standard's operators"
+            why = f"onnx {onnx.__version__} knows those up to version {newest}"
+            raise Malformed(what, why, "install a newer onnx, or export the model for an older version")
     nodes = 0
     bodies = [model.graph, *model.functions]
     for body in bodies:
-        for graph, depth in _subgraphs(body):
+        for graph, depth in subgraphs(body):
             nodes += len(graph.node)
             if nodes > MAX_NODES:
                 raise Malformed(f"the model has more than {MAX_NODES} nodes")
@@ -111,7 +116,7 @@ def _check_names(graph: Any) -> None:
             raise Malformed(f"a name of {len(text)} characters", f"names have at most {MAX_NAME}")
 
 
-def _subgraphs(body: Any) -> Iterator[tuple[Any, int]]:
+def subgraphs(body: Any) -> Iterator[tuple[Any, int]]:
     """A graph or function and all graphs in it, with their depths."""
     todo = [(body, 0)]
     while todo:

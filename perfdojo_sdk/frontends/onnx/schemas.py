@@ -11,11 +11,9 @@ from onnx import defs, helper
 
 from perfdojo_sdk.frontends.onnx.edges import Edge
 from perfdojo_sdk.frontends.onnx.reading import shown
-from perfdojo_sdk.frontends.onnx.types import element_type
+from perfdojo_sdk.frontends.onnx.types import STANDARD, element_type
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
-
-STANDARD = ("", "ai.onnx")
 
 
 @lru_cache(maxsize=4096)

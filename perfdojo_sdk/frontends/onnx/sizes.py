@@ -13,17 +13,26 @@ UNNAMED = "rows"
 
 
 def declared_dtypes(model: Any) -> dict[str, str | None]:
-    """Input that is no constant -> its dtype; None for one that is no array of a dtype of ours."""
+    """Input that is no constant -> the dtype of its arrays; None where that is none of ours."""
     constants = {tensor.name for tensor in model.graph.initializer}
-    found: dict[str, str | None] = {}
-    for value in model.graph.input:
-        if value.name in constants:
-            continue
-        try:
-            found[value.name] = dtype_name(value.type.tensor_type.elem_type)
-        except (Malformed, Refused):  # lowering says so, with the reason
-            found[value.name] = None
-    return found
+    return {v.name: dtype_in(v.type) for v in model.graph.input if v.name not in constants}
+
+
+def dtype_in(declared: Any) -> str | None:
+    """The dtype of the arrays of a type: of an array, a sequence or an optional."""
+    kind = declared.WhichOneof("value")
+    if kind in ("optional_type", "sequence_type"):
+        return dtype_in(getattr(declared, kind).elem_type)
+    try:
+        return dtype_name(declared.tensor_type.elem_type)
+    except (Malformed, Refused):  # lowering says so, with the reason
+        return None
+
+
+def sequences_in(model: Any) -> frozenset[str]:
+    """Inputs that are sequences of arrays, or may be."""
+    kinds = {v.name: v.type.WhichOneof("value") for v in model.graph.input}
+    return frozenset(name for name, kind in kinds.items() if kind in ("optional_type", "sequence_type"))
 
 
 def declared_sizes(model: Any) -> dict[str, tuple[int | str, ...]]:

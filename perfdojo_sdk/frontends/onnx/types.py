@@ -8,6 +8,9 @@ import numpy as np
 import onnx
 from onnx import helper
 
+#: Domains of the standard's own operators.
+STANDARD = ("", "ai.onnx")
+
 #: The standard's name of an element type -> the language's, if it has one or is to have one.
 DTYPES = {
     "FLOAT": "f32", "DOUBLE": "f64", "FLOAT16": "f16", "BFLOAT16": "bf16", "INT64": "i64", "INT32": "i32",

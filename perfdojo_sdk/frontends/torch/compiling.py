@@ -17,7 +17,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.frontends.torch.capture import DependsOnData, Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, lower, with_views_apart
-from perfdojo_sdk.frontends.torch.running import GraphCall
+from perfdojo_sdk.frontends.torch.running import GraphCall, forbidden
 from perfdojo_sdk.frontends.torch.tensors import array_of, tensor_of
 from perfdojo_sdk.frontends.torch.workshop import Workshop
 from perfdojo_sdk.graph.graph import Graph
@@ -207,7 +207,7 @@ class InterpretedCall:
         try:
             found = run_graph(self.graph, arrays, interpreted)
         except Malformed as broken:  # a rule about data, such as that of indices
-            raise IndexError(broken.what) from None
+            raise forbidden(broken.what) from None
         return [tensor_of(each) for each in found]
 
 

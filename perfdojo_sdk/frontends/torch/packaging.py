@@ -19,6 +19,7 @@ from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
 from perfdojo_sdk.frontends.torch.tensors import tensor_of
 from perfdojo_sdk.graph.arrays import dtype_of
+from perfdojo_sdk.graph.builder import checked_shape
 from perfdojo_sdk.graph.graph import Array, Graph, Shape
 from perfdojo_sdk.models.checkpoints import read_checkpoint
 
@@ -87,11 +88,12 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     :class:`ModuleError` if PyTorch cannot trace it, for example since a branch depends on data.
     """
     weights: dict[str, Tensor] = {**dict(net.named_parameters()), **dict(net.named_buffers())}
-    for _, dtype, _ in inputs:
+    for _, dtype, shape in inputs:
         if dtype not in TORCH_DTYPES:
             raise ModuleError(
                 "PD-O025", f"PyTorch has no tensors of {dtype}", hint=closest(dtype, [*TORCH_DTYPES])
             )
+        checked_shape(shape)
     with FakeTensorMode():  # shapes alone: there may be more rows than fit into memory
         examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
 

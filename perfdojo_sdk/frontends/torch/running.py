@@ -22,6 +22,7 @@ from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES
 from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.memory import plan_memory
+from perfdojo_sdk.graph.operators.checks import DIVISOR
 from perfdojo_sdk.hookspecs.types import Packing
 from perfdojo_sdk.library.arrays import aligned_empty
 from perfdojo_sdk.library.loader import Library
@@ -254,11 +255,16 @@ class _State:
                 raise _failed(status)
 
     def check(self, graph: Graph) -> None:
-        """Raise what a broken rule of the operator's says; kernels have clamped the index."""
+        """Raise what a broken rule of the operator's says; kernels have clamped the index or divided by 1."""
         for check in graph.checks:
             at = self.checks.get(check.value)
             if at is not None and self.block[at : at + 4].any():
-                raise IndexError(f"{check.origin}: {check.what}")
+                raise forbidden(f"{check.origin}: {check.what}")
+
+
+def forbidden(what: str) -> Exception:
+    """The error of a value that an operator forbids, of the class that eager PyTorch raises."""
+    return (RuntimeError if what.endswith(DIVISOR) else IndexError)(what)
 
 
 def _failed(status: int) -> LibraryError:

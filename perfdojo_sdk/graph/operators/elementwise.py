@@ -19,6 +19,7 @@ from perfdojo_sdk.core.formats import FORMATS, POWERS, decode
 from perfdojo_sdk.core.operations import OPERATIONS
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators.checks import divisor
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
 from perfdojo_sdk.graph.shapes import broadcast
 from perfdojo_sdk.graph.writer import Writer, computed_in, converted, is_float, levels, need, number
@@ -83,20 +84,27 @@ def function(b: Builder, operation: str, x: Value) -> Value:
 
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
-    """The quotient; of integers, truncated towards zero."""
-    return binary(b, "div", lambda a, c: f"{a} / {c}", x, y)
+    """The quotient; of integers, truncated towards zero, and the graph reports a divisor of zero."""
+    by = _divisor(b, y)
+    return binary(b, "div", lambda a, c: f"{a} / {by(c)}", x, y)
+
+
+def _divisor(b: Builder, y: Value) -> Callable[[str], str]:
+    return str if is_float(y.dtype) else divisor(b, y)
 
 
 def modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
-    """The remainder; it has the sign of the divisor, or of the dividend if ``truncated``."""
+    """The remainder; it has the sign of the divisor, or of the dividend if ``truncated``. The graph reports
+    an integer divisor of zero."""
     dtype = same_dtype(x, y)
     if is_float(dtype):
         return float_modulo(b, x, y, truncated)
+    by = _divisor(b, y)
     if truncated or dtype.startswith("u"):
-        return binary(b, "mod", lambda a, c: f"rem({a}, {c})", x, y)
+        return binary(b, "mod", lambda a, c: f"rem({a}, {by(c)})", x, y)
 
     def formula(a: str, c: str) -> str:
-        rest = f"rem({a}, {c})"
+        rest = f"rem({a}, {by(c)})"
         differ = f"and({rest} != 0, xor({rest} < 0, {c} < 0))"
         return f"select({differ}, {rest} + {c}, {rest})"
 

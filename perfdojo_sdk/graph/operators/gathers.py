@@ -10,6 +10,8 @@ from math import prod
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Shape, Value
+from perfdojo_sdk.graph.operators import checks
+from perfdojo_sdk.graph.operators.checks import lengths_within, reported
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.operators.movement import cut, gather_known
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
@@ -38,20 +40,18 @@ def checked(b: Builder, indices: Value, size: int, negative: bool = True, ignore
         return
     if not size:
         raise Malformed(f"indices into {size} elements")
-    if b.is_known(indices) and indices.elements <= FEW * FEW:
+    if b.is_known(indices) and indices.elements <= checks.FEW:
         for place in b.known_integers(indices):
             if not least <= place < size and place != ignored:
                 raise Malformed(f"index {place} into {size} elements")
         return
-    k = Writer(b, "outside")
-    a, y, names = k.read(indices), k.write((), "i32"), levels(indices.rank)
-    k.nest((), f"{y([])} = 0")
-    element = a(names)
-    outside = f"or({element} < {least}, {element} >= {size})"
-    if ignored is not None and not least <= ignored < size:
-        outside = f"and({outside}, {element} != {ignored})"
-    k.nest(indices.shape, f"{y([])} max= i32({outside})")
-    b.check(k.done()[0], f"an index is beyond {size} elements")
+
+    def outside(element: str) -> str:
+        found = f"or({element} < {least}, {element} >= {size})"
+        skips = ignored is not None and not least <= ignored < size
+        return f"and({found}, {element} != {ignored})" if skips else found
+
+    reported(b, indices, outside, f"an index is beyond {size} elements", "outside")
 
 
 def gather(b: Builder, x: Value, indices: Value, axis: int, negative: bool = True) -> Value:
@@ -207,10 +207,12 @@ def unpool(b: Builder, x: Value, indices: Value, shape: Shape) -> Value:
 
 
 def reverse_sequences(b: Builder, x: Value, lengths: Value, batch: int, time: int) -> Value:
-    """The first ``lengths[i]`` elements of sequence i in reverse, the others in their order."""
+    """The first ``lengths[i]`` elements of sequence i in reverse, the others in their order. The graph
+    reports lengths that are negative or beyond the sequences."""
     batch, time = axis_of(batch, x.rank), axis_of(time, x.rank)
     if batch == time or lengths.shape != (x.shape[batch],) or lengths.dtype not in ("i32", "i64"):
         raise Malformed(f"lengths {lengths.text} of sequences {x.text}")
+    lengths_within(b, lengths, x.shape[time])
     k = Writer(b, "reverse_sequences")
     a, n, y, names = k.read(x), k.read(lengths), k.write(x.shape, x.dtype), levels(x.rank)
     length, at, source = n([names[batch]]), names[time], [*names]

@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.operators.checks import lengths_within
 from perfdojo_sdk.graph.operators.elementwise import same_dtype
 from perfdojo_sdk.graph.operators.movement import concat, transpose
 from perfdojo_sdk.graph.refusals import Malformed, Reason, Refused
@@ -95,7 +96,7 @@ def _directions(
     b: Builder, layer: Layer, gates: int, step: Callable[[_Direction], None], name: str
 ) -> list[Value]:
     """The results of all directions: [time, direction, batch, hidden], and [direction, batch, hidden]."""
-    _check(layer, gates)
+    _check(b, layer, gates)
     found = []
     for number_ in range(len(layer.reversed)):
         direction = _Direction(Writer(b, name), layer, gates, number_)
@@ -107,7 +108,7 @@ def _directions(
     return [concat(b, states, 1), *(concat(b, list(parts), 0) for parts in zip(*lasts, strict=True))]
 
 
-def _check(layer: Layer, gates: int) -> None:
+def _check(b: Builder, layer: Layer, gates: int) -> None:
     directions, hidden = len(layer.reversed), layer.hidden
     given = [v for v in (layer.bias, layer.state, layer.cell, layer.peepholes) if v is not None]
     same_dtype(layer.x, layer.w, layer.r, *given)
@@ -126,6 +127,8 @@ def _check(layer: Layer, gates: int) -> None:
     for value, shape in expected:
         if value is not None and value.shape != shape:
             raise Malformed(f"{value.text} in a recurrent layer", f"its shape has to be {list(shape)}")
+    if layer.lengths is not None:
+        lengths_within(b, layer.lengths, time)
 
 
 class _Direction:

@@ -8,6 +8,7 @@ from math import log
 from perfdojo_sdk.frontends.torch.call import Call, Operand, Row, literal, pointwise, promoted
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
+from perfdojo_sdk.graph.operators.checks import divisor
 from perfdojo_sdk.graph.operators.elementwise import cast_text
 from perfdojo_sdk.graph.operators.movement import expand, split
 from perfdojo_sdk.graph.refusals import Reason, Refused
@@ -78,12 +79,13 @@ def _div(c: Call) -> Value:
     if is_float(c.dtype):
         # Floor of the exact quotient: that of the rounded one may be one too large.
         raise Refused(Reason.OPERATION, "quotients of floats rounded to integers")
+    by = _divisor(c, y)
     if mode == "trunc":
-        return pointwise(c, "div", lambda a, d: f"{a} / {d}", x, y)
+        return pointwise(c, "div", lambda a, d: f"{a} / {by(d)}", x, y)
 
     def floor(a: str, d: str) -> str:
-        rest = f"rem({a}, {d})"
-        return f"{a} / {d} - select(and({rest} != 0, xor({rest} < 0, {d} < 0)), 1, 0)"
+        rest = f"rem({a}, {by(d)})"
+        return f"{a} / {by(d)} - select(and({rest} != 0, xor({rest} < 0, {d} < 0)), 1, 0)"
 
     return pointwise(c, "floor_div", floor, x, y)
 
@@ -92,11 +94,23 @@ def _remainder(c: Call) -> Value:
     if is_float(c.dtype):
         raise Refused(Reason.OPERATION, "remainders of floats")
 
+    other = c.operand("other")
+    by = _divisor(c, other)
+
     def formula(a: str, d: str) -> str:
-        rest = f"rem({a}, {d})"
+        rest = f"rem({a}, {by(d)})"
         return f"select(and({rest} != 0, xor({rest} < 0, {d} < 0)), {rest} + {d}, {rest})"
 
-    return pointwise(c, "remainder", formula, c.operand("self"), c.operand("other"))
+    return pointwise(c, "remainder", formula, c.operand("self"), other)
+
+
+def _divisor(c: Call, y: Operand) -> Callable[[str], str]:
+    """The text of an integer divisor, where PyTorch raises an error for a zero."""
+    if isinstance(y, Value):
+        return divisor(c.b, y)
+    if not y:
+        raise Refused(Reason.CHOICE, "division by zero")
+    return str
 
 
 def _comparison(name: str, sign: str) -> Row:
