@@ -24,7 +24,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,8 @@ class Result:
     operators: tuple[str, ...] = ()
     kernels: int = 0
     """Compiled or interpreted kernels that ran."""
+    fates: dict[str, int] = field(default_factory=dict)
+    """Nodes that were compiled, moved, folded and unused."""
     seconds: float = 0.0
 
 
@@ -139,6 +141,13 @@ class Case:
     @property
     def kernels(self) -> int:
         return sum(len(graph_of(lowered).nodes) for lowered, _, _ in self.runs)
+
+    @property
+    def fates(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for lowered, _, _ in self.runs:
+            found.update({fate.value: count for fate, count in lowered.fates.items()})
+        return dict(found)
 
     @property
     def programs(self) -> list[Program]:
@@ -233,7 +242,8 @@ def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Itera
         if ended and ended.outcome == WRONG and case.nearer(execute):
             ended = replace(ended, outcome=NEARER)
         seconds = round(time.perf_counter() - begin, 3)
-        yield ended or Result(case.test.name, PASSED, "", "", case.operators, case.kernels, seconds)
+        passed = Result(case.test.name, PASSED, "", "", case.operators, case.kernels, seconds=seconds)
+        yield replace(ended or passed, fates=case.fates)
 
 
 def executor(device: str) -> Execute:
@@ -272,6 +282,8 @@ def report(found: Sequence[Result], reasons: bool) -> str:
             (passing if result.outcome == PASSED else others)[operator] += 1
     whole = sorted(set(passing) - set(others))
     lines.append(f"{len(whole)} operators pass all of their tests, {len(set(passing) & set(others))} some")
+    fates = sum((Counter(r.fates) for r in found), Counter[str]())
+    lines.append(f"nodes: {', '.join(f'{count} {fate}' for fate, count in sorted(fates.items()))}")
     for reason, count in Counter(r.reason for r in found if r.outcome == REFUSED).most_common():
         lines.append(f"  refused, {reason}: {count}")
         if reasons:

@@ -158,3 +158,18 @@ def test_the_backend_knows_its_devices_and_operators() -> None:
     assert not backend.is_compatible(made)
     with pytest.raises(Malformed, match="version 999"):
         backend.prepare(made)
+
+
+def test_a_report_counts_what_is_compiled_moved_folded_and_unused() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Relu", ["x"], ["r"]),
+        helper.make_node("Reshape", ["r", "s"], ["v"]),
+        helper.make_node("Flatten", ["v"], ["f"], axis=0),
+        helper.make_node("Neg", ["f"], ["y"]),
+        helper.make_node("Exp", ["x"], ["nobody"]),
+    ]
+    made = backend.prepare(model(nodes, {"x": x}, ["y"]), "INTERPRETER")
+    assert made.report([x]) == {"compiled": 2, "moved": 2, "folded": 1, "unused": 1}
+    assert (made.run([x])[0] == -x.reshape(1, 6)).all() and made.prepared.lowerings == 1

@@ -19,7 +19,7 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep
 
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.frontends.onnx.lowering import operators_refused
+from perfdojo_sdk.frontends.onnx.lowering import Fate, operators_refused
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
 from perfdojo_sdk.frontends.onnx.reading import read_model
 from perfdojo_sdk.frontends.onnx.types import array_type
@@ -63,6 +63,13 @@ class PerfDojoRep(BackendRep):  # type: ignore[misc]
         if isinstance(execute, CompiledKernels):
             execute.prepare(lowered.graph.programs)
         return tuple(lowered.outputs(run_graph(lowered.graph, arrays, execute)))
+
+    def report(self, inputs: Any) -> dict[str, int]:
+        """How many nodes of the model are compiled, moved (views of arrays), folded (constants and sizes) and
+        unused, for inputs like these; nothing else is computed elsewhere."""
+        inputs = inputs if isinstance(inputs, dict | list | tuple) else [inputs]
+        lowered = self.prepared.lowered(self.prepared.arrays(inputs), self.prepared.lengths(inputs))
+        return {fate.value: lowered.fates.get(fate, 0) for fate in Fate}
 
     def graph(self, inputs: Any) -> Graph:
         """The graph for inputs like these."""

@@ -49,6 +49,11 @@ def is_edge(value: object) -> TypeIs[Edge]:
     return isinstance(value, Value | Items | Absent)
 
 
+def values_of(edge: object) -> tuple[Value, ...]:
+    """The arrays of an edge."""
+    return edge.values if isinstance(edge, Items) else (edge,) if isinstance(edge, Value) else ()
+
+
 def item_name(name: str, k: int) -> str:
     """The name of an array of a sequence at the border of a model."""
     return f"{name}[{k}]"

@@ -6,8 +6,10 @@ body. What cannot be lowered is collected with its reason, and the walk goes on,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,7 @@ from perfdojo_sdk.frontends.onnx.edges import (
     merged,
     outputs_of,
     regrouped,
+    values_of,
 )
 from perfdojo_sdk.frontends.onnx.operation import Expand, Operation, Rule
 from perfdojo_sdk.frontends.onnx.operators import OTHERS, RULES
@@ -101,6 +104,17 @@ class Unsupported(DojoError):
         return (Unsupported, (self.name, self.refusals))
 
 
+class Fate(StrEnum):
+    """What a node of a model becomes."""
+
+    COMPILED = "compiled"
+    MOVED = "moved"
+    """Its results are arrays that are there, under another shape or in a sequence."""
+    FOLDED = "folded"
+    """Its results follow from constants and sizes."""
+    UNUSED = "unused"
+
+
 @dataclass(frozen=True)
 class Lowered:
     """A model as a graph, or the reasons why it is none."""
@@ -113,6 +127,8 @@ class Lowered:
     """Node -> its operator."""
     forms: Mapping[str, Form] = field(default_factory=dict)
     """The model's outputs, and the graph's that each consists of."""
+    fates: Mapping[Fate, int] = field(default_factory=dict)
+    """Numbers of nodes by what they became."""
     sources: Sources | None = None
     """For races with a peer, if they were asked for."""
     needed: ValueNeeded | None = None
@@ -231,7 +247,22 @@ class _Lowering:
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
         arrays, forms = outputs_of(outputs)
-        return Lowered(self.builder.graph(arrays), (), self.operators, self.named, forms)
+        made = self.builder.graph(arrays)
+        return Lowered(made, (), self.operators, self.named, forms, self.fates(made))
+
+    def fates(self, made: Graph) -> dict[Fate, int]:
+        compiled = {node.origin for node in made.nodes}
+        kept = {*map(made.home, made.values), *(value.name for value in made.inputs)}
+
+        def fate(node: Any) -> Fate:
+            if shown(node.name or (node.output or [""])[0]) in compiled:
+                return Fate.COMPILED
+            values = [v for name in node.output for v in values_of(self.edges.get(name))]
+            if all(map(self.builder.is_known, values)):
+                return Fate.FOLDED
+            return Fate.MOVED if any(self.builder.home(v) in kept for v in values) else Fate.UNUSED
+
+        return Counter(map(fate, self.model.graph.node))
 
     # -- inputs and constants
 
