@@ -22,8 +22,9 @@ import pytest
 from command_line import ROOT, announce
 
 from perfdojo_sdk.cli import main
+from perfdojo_sdk.measure.toolchain import find_toolchain
 
-COMMANDS = "perfdojo-sdk|pip install|pytest|python"
+COMMANDS = r"perfdojo-sdk|pip install|pytest|python|gcc|\./main"
 CONSOLE = re.compile(rf"```console\n(\$ (?:{COMMANDS}) .*?)```", re.DOTALL)
 STEP = re.compile(
     CONSOLE.pattern
@@ -93,9 +94,15 @@ class Reader:
         if words[:2] == ["pip", "install"]:
             assert words[2] == "-e", f"only projects of this folder are installed here: {words}"
             return self._install(words[3].partition("[")[0])
-        options = ["-m", "pytest", "-q", "-p", "no:cacheprovider"] if words[0] == "pytest" else []
-        said = self._python([*options, *words[1:]])
-        return DURATION.sub("", said.splitlines()[-1]) + "\n" if options else said
+        said = self._process([*self._program(words[0]), *words[1:]])
+        return DURATION.sub("", said.splitlines()[-1]) + "\n" if words[0] == "pytest" else said
+
+    def _program(self, name: str) -> list[str]:
+        """The program that a page calls by this name, as it is found here."""
+        if name == "gcc":
+            return list(find_toolchain().command)
+        pytest_here = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        return {"python": [sys.executable], "pytest": pytest_here}.get(name, [name])
 
     def _dojo(self, words: list[str]) -> str:
         for name in [n for n in sys.modules if n.partition(".")[0] in self.installed]:
@@ -115,11 +122,11 @@ class Reader:
             self.installed |= {p.name: p for p in place.glob("perfdojo_*") if (p / "__init__.py").exists()}
         return ""
 
-    def _python(self, words: list[str]) -> str:
+    def _process(self, words: list[str]) -> str:
         places = [*(each.parent for each in self.installed.values()), self.folder / "site-packages", ROOT]
         path = os.pathsep.join([*map(str, places), os.environ.get("PYTHONPATH", "")])
         done = subprocess.run(
-            [sys.executable, *words],
+            words,
             **{"capture_output": True, "text": True, "cwd": self.folder, "timeout": 300},
             env={**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": ""},
         )

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import yaml
 from command_line import ROOT
-from pages import CONSOLE, Reader, agrees, changes
+from pages import CONSOLE, STEP, Reader, agrees, changes
 from paper_target import QUICK
 from test_candidates import evaluated
 from toy_target import perfdojo_toy
@@ -55,14 +55,24 @@ def holds(page: Path, reader: Reader) -> None:
     assert UPDATE or now == text, page.name
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of kernels and of the machine's figures, which is empty at first."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_commands_print_what_the_page_shows(
-    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = page.read_text(encoding="utf-8")
-    for name in re.findall(r"--target (\w+)", "".join(CONSOLE.findall(text))):
-        if name not in load_plugins().targets:
+    monkeypatch.setenv("PERFDOJO_CACHE", str(cache))
+    commands = "".join(CONSOLE.findall(page.read_text(encoding="utf-8")))
+    plugins = load_plugins()
+    for name in re.findall(r"--target (\w+)", commands):
+        if name not in plugins.targets:
             pytest.skip(f"the plugin for {name} is not installed")
+        if "./main" in commands and (why := plugins.unavailable(plugins.target(name))):
+            pytest.skip(f"{name} cannot run here: {why}")
     holds(page, Reader(tmp_path, monkeypatch))
 
 
@@ -139,6 +149,15 @@ def test_a_change_has_one_place() -> None:
     for lines in ("-e\n+f\n", "-a\n"):
         with pytest.raises(AssertionError):
             changes("a\nb\na\n", lines)
+
+
+def test_the_guide_for_models_is_done_whole() -> None:
+    """All of its blocks are steps of a reader, but for the installation; fifteen minutes are a few pages."""
+    text = (ROOT / "docs/your_model.md").read_text(encoding="utf-8")
+    rest = STEP.sub("", text)
+    [installation] = re.findall(r"^```.*?^```", rest, re.DOTALL | re.MULTILINE)
+    assert installation.startswith("```sh\npip install ") and len(installation.splitlines()) == 3
+    assert "```" not in rest.replace(installation, "") and len(text.splitlines()) < 300
 
 
 def test_the_tour_is_played() -> None:

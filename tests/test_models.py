@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,6 +96,53 @@ def test_a_model_gives_the_results_of_the_network(model: Model) -> None:
     assert np.allclose(y, expected(X), rtol=1e-5, atol=1e-6) and n.tolist() == [3, 6]
     assert y.shape == (1, 12) and np.array_equal(model(x=X, threads=1)[0], y)
     assert list(model.inputs) == ["x"] and list(model.outputs) == ["y", "n"]
+
+
+#: A script that loads the model in a folder and calls it, where few modules but the standard library's are.
+ALONE = """
+import sys
+
+ALLOWED = {"perfdojo_sdk", "numpy", "pydantic", "pluggy"}  # and what pydantic is made of:
+ALLOWED |= {"pydantic_core", "annotated_types", "typing_extensions", "typing_inspection"}
+
+
+class Others:
+    def find_spec(self, name, *_):
+        top = name.partition(".")[0]
+        if top not in ALLOWED | sys.stdlib_module_names and not top.startswith("_sysconfigdata"):
+            raise ModuleNotFoundError(f"no module {name} here", name=name)
+
+
+sys.meta_path.insert(0, Others())
+for other in ("onnx", "torch", "safetensors", "islpy", "sqlalchemy", "yaml", "rich", "typer", "ml_dtypes"):
+    try:
+        __import__(other)
+    except ModuleNotFoundError:
+        continue
+    sys.exit(f"{other} is not blocked")
+
+import numpy as np
+import perfdojo_sdk
+
+model = perfdojo_sdk.load_model(sys.argv[1])
+assert model.manifest.symbol and perfdojo_sdk.load_library(sys.argv[1] + "/library")
+y, _ = model(np.load(sys.argv[2]))
+model.repack({name: array for name, array in model.weights.items()})
+np.save(sys.argv[3], y)
+"""
+
+
+def test_a_model_runs_where_nothing_but_the_base_install_is(built: Path, tmp_path: Path) -> None:
+    """No package that only building needs is imported, and there is no compiler."""
+    np.save(tmp_path / "x.npy", X)
+    given = [built, tmp_path / "x.npy", tmp_path / "y.npy"]
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE, *given],
+        **{"cwd": tmp_path, "capture_output": True, "text": True},
+        env={"PYTHONPATH": str(ROOT), "PATH": str(tmp_path), "PERFDOJO_PLUGINS": ""},
+    )
+    assert done.returncode == 0, done.stderr
+    assert np.allclose(np.load(tmp_path / "y.npy"), expected(X), rtol=1e-5, atol=1e-6)
 
 
 def test_a_bound_call_reads_its_inputs_and_writes_its_outputs_anew(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Use of a model from Python: ``load_model(DIR)(x)``. It needs NumPy, and no compiler.
+"""Use of a model from Python: ``load_model(DIR)(x)``. It needs the base install, and no compiler.
 
 A call has memory of its own for arrays between kernels, so several Python threads may call at once; weights
 are mapped from their file and shared.
