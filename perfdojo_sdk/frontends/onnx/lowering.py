@@ -279,7 +279,7 @@ class _Lowering:
                 edges[value.name] = _REFUSED
         for tensor in graph.initializer:
             try:
-                edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder))
+                edges[tensor.name] = self.builder.constant(array_of(tensor, self.folder), tensor.name)
             except Refused as refused:
                 if self.parts is not None:
                     edges[tensor.name] = self.parts.constant(tensor)
