@@ -35,8 +35,9 @@ def open_library(directory: Path, plugins: Plugins | None = None) -> Library | R
         plugins = plugins or load_plugins(targets=[manifest.target])
         target = plugins.require(manifest.target)
     except UnavailableError as error:
-        why = f"{reason.why}; and its target cannot be emulated here: {error.why or error.what}"
-        raise LibraryError(reason.code, reason.what, why=why, hint=error.hint or reason.hint) from None
+        why = f"{reason.why}; and the target's runner cannot run here: {error.why or error.what}"
+        hint = f"`perfdojo-sdk plugins doctor --target {manifest.target}` says what is missing"
+        raise LibraryError(reason.code, reason.what, why=why, hint=hint) from None
     return RunnerLibrary(directory, manifest, plugins.guarded_runner(target))
 
 
