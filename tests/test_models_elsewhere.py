@@ -90,13 +90,13 @@ def require(target: str) -> None:
         pytest.skip(f"{target} is this machine")
 
 
-def build(cli: Cli, target: str, name: str) -> Outcome:
+def build(cli: Cli, target: str, name: str, rows: int | str = SIZE, *more: str) -> Outcome:
     """The model of this name, built in the folder ``m``, with a file of inputs beside it."""
     (nodes, constants), _ = MODELS[name]()
-    made = model(nodes, {"x": (TensorProto.FLOAT, (SIZE, SIZE))}, ["y"], initializer=constants)
+    made = model(nodes, {"x": (TensorProto.FLOAT, (rows, SIZE))}, ["y"], initializer=constants)
     onnx.save(made, f"{name}.onnx")
     np.savez("data.npz", x=np.random.default_rng(1).standard_normal((2, SIZE, SIZE)).astype(np.float32))
-    words = ("--target", target, "--threads", "1", "-o", "m", "--json")
+    words = ("--target", target, "--threads", "1", "-o", "m", "--json", *more)
     return cli("optimize", f"{name}.onnx", *words, plugins=target)
 
 
@@ -154,6 +154,16 @@ def test_a_model_is_built_checked_and_verified_on_data(
     monkeypatch.setattr(by_runner.RunnerLibrary, "too_large", ("matmul",))
     [check] = checked(graph, graph, loaded)
     assert check.startswith("was not run as a whole: matmul, verified by the same moves at a smaller size")
+
+
+def test_any_number_of_rows_is_run_block_by_block(cli: Cli) -> None:
+    require("riscv_snitch")
+    assert build(cli, "riscv_snitch", "mlp", "rows", "--blocks", "1").code == 0
+    loaded = open_anywhere(Path("m"), load_plugins(targets=["riscv_snitch"]))
+    (_, constants), compute = mlp()
+    x = np.random.default_rng(2).standard_normal((3, SIZE)).astype(np.float32)
+    meant = compute(x, *(numpy_helper.to_array(each) for each in constants))
+    assert np.allclose(loaded(x), meant, rtol=1e-4, atol=1e-5)
 
 
 def test_snitch_says_what_it_lacks(cli: Cli) -> None:
