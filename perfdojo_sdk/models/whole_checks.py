@@ -108,7 +108,7 @@ def checked(
 
 
 def not_called(model: Model) -> tuple[str, ...]:
-    """The fate of the function in C of a model whose kernels a runner runs, in words; nothing if none does."""
+    """The fate of the function in C of a model whose kernels a runner runs, in words; nothing for others."""
     manifest = model.manifest
     if not isinstance(model.library, RunnerLibrary):
         return ()
