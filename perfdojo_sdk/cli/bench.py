@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,8 +15,8 @@ from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
     from perfdojo_sdk.game import Game
-    from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest
-    from perfdojo_sdk.library.manifest import KernelEntry, Manifest
+    from perfdojo_sdk.hookspecs.types import Failure, Measurement, RunRequest
+    from perfdojo_sdk.library.manifest import KernelEntry
     from perfdojo_sdk.plugins import Plugins
 
 
@@ -99,6 +98,7 @@ def circumstances(measured: Measurement) -> str:
 def _bench_library(library: Path, only: str, as_json: bool) -> None:
     from perfdojo_sdk.core.errors import NothingFoundError
     from perfdojo_sdk.hookspecs.types import Measurement
+    from perfdojo_sdk.library.by_runner import artifact, stored_request
     from perfdojo_sdk.library.manifest import read_manifest
     from perfdojo_sdk.plugins import load_plugins
 
@@ -126,27 +126,6 @@ def _bench_library(library: Path, only: str, as_json: bool) -> None:
     emit(_text(results, manifest.device), {"device": runner.device(), "kernels": results}, as_json)
     if not all(result["same_outputs"] for result in results):
         raise typer.Exit(4)
-
-
-def stored_request(manifest: Manifest) -> RunRequest:
-    """The run that the library's figures came from."""
-    from perfdojo_sdk.hookspecs.types import RunRequest
-
-    stored: Mapping[str, Any] = manifest.settings
-    names = ("seed", "threads", "repeats", "budget_s", "timeout_s", "precision")
-    return RunRequest(**{name: stored[name] for name in names if name in stored})
-
-
-def artifact(library: Path, manifest: Manifest, entry: KernelEntry) -> Artifact:
-    """The packaged code, seen as this one kernel."""
-    from perfdojo_sdk.hookspecs.types import Artifact
-    from perfdojo_sdk.library.manifest import read_artefact
-
-    file = manifest.code_of(entry)
-    inputs, outputs = (tuple([a.spec for a in arrays]) for arrays in (entry.inputs, entry.outputs))
-    return Artifact(
-        entry.symbol, inputs, outputs, file.kind, read_artefact(library, file), manifest.toolchain
-    )
 
 
 def compared(entry: KernelEntry, measured: Measurement | Failure) -> dict[str, Any]:

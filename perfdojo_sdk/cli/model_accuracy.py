@@ -29,11 +29,11 @@ def verify_model(
 ) -> None:
     """Print the errors of a model on data; exit with 4 if one is above ``most`` times the largest value."""
     from perfdojo_sdk.models.accuracy import expected, measured, samples, saved_graph
-    from perfdojo_sdk.models.model import load_model
+    from perfdojo_sdk.models.anywhere import device_of, open_anywhere
 
     if data is None:
         raise typer.BadParameter(f"{folder} is a folder; give inputs of its model: --data INPUTS.npz")
-    model = load_model(folder)
+    model = open_anywhere(folder)
     graph = saved_graph(model) if original is None else _original(original, model)
     found, wanted = [], []
     for number, inputs in enumerate(samples(data, model), 1):
@@ -44,9 +44,11 @@ def verify_model(
         raise typer.BadParameter(f"{data} has no samples")
     results = measured(found, wanted, list(model.outputs))
     passed = all(result.within(most) for result in results)
-    text = f"{_table(results, most)}\n{_against(len(found), original, model)}"
+    device = device_of(model)
+    text = f"{_table(results, most)}\n{_against(len(found), original, model, device)}"
     outputs = [{**asdict(result), "passed": result.within(most)} for result in results]
     whole = {"model": str(folder), "samples": len(found), "max_error": most, "passed": passed}
+    whole |= {"run_by": device or None}
     emit(text, {**whole, "outputs": outputs}, as_json)
     if not passed:
         raise typer.Exit(VerificationError.exit_code)
@@ -69,13 +71,14 @@ def _table(results: tuple[Accuracy, ...], most: float) -> str:
     return table(columns, rows)
 
 
-def _against(count: int, original: str | None, model: Model) -> str:
+def _against(count: int, original: str | None, model: Model, device: str) -> str:
     against = original or "the saved programs of the package"
     if original is None and model.manifest.folds:
         against += f" (after its {number_of(len(model.manifest.folds), 'folds')} of constants)"
     peers = " and ".join(sorted({str(part.peer) for part in model.manifest.parts.values()}))
     rest = f"; what {peers} runs ran there, in its own dtypes" if peers else ""
-    return f"{number_of(count, 'samples')} against {against}, in float64{rest}"
+    where = f"; its kernels were run, one after the other, by {device}" if device else ""
+    return f"{number_of(count, 'samples')} against {against}, in float64{rest}{where}"
 
 
 def _original(original: str, model: Model) -> Graph:

@@ -135,10 +135,10 @@ def command(
     from perfdojo_sdk.core.transformation import Kind
     from perfdojo_sdk.graph.calibration import BF16, SHORTER
     from perfdojo_sdk.library.settings import Settings
+    from perfdojo_sdk.models.anywhere import open_anywhere
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
     from perfdojo_sdk.models.free_rows import optimise_rows
-    from perfdojo_sdk.models.model import load_model
     from perfdojo_sdk.models.optimise import optimise, refused_by
     from perfdojo_sdk.models.peers import require_peer
     from perfdojo_sdk.models.policy import Policy
@@ -222,7 +222,7 @@ def command(
         plugins, found, made.graph, folder, settings, observer(), fuse, True, most,
         declared=made.folds, budget=budget,
     )  # fmt: skip
-    built = load_model(folder)
+    built = open_anywhere(folder, plugins)
     meant = reference_of(graph, samples, run)
     pairs = zip(samples, meant, strict=True)
     error = max(error_of(built.run(sample), outputs) for sample, outputs in pairs)
@@ -319,25 +319,35 @@ def _text(result: ModelResult) -> str:
         "weights": peak.weights,
         "inputs and outputs": peak.interface,
         "between kernels": peak.between,
-        "inside of a kernel": peak.inside,
     }
+    parts |= {} if peak.inside is None else {"inside of a kernel": peak.inside}
     parts |= {"packed": peak.packed} if peak.packed else {}
     shares = ", ".join(f"{name} {memory(size)}" for name, size in parts.items())
-    lines.append(f"peak memory of a call: {memory(peak.total)} ({shares})")
+    unknown = "" if peak.inside is not None else "; what kernels need inside is not known here"
+    lines.append(f"peak memory of a call: {memory(peak.total)} ({shares}){unknown}")
     lines.append(f"between kernels: {memory(result.plan.unshared)} if no place were shared")
     folds = len(result.manifest.folds)
     lines += [f"{number_of(folds, 'folds')} of constants, listed in model.json"] if folds else []
     lines += [f"the model {check}" for check in result.checks]
+    lines += [f"times are {origin}"] if (origin := _unmeasured(result)) else []
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
     return "\n".join(lines)
+
+
+def _unmeasured(result: ModelResult) -> str:
+    """The places where times come from if they were not measured; "" if all were."""
+    library = result.library.manifest if result.library else None
+    times = [entry.timing.call for entry in _entries(result)]
+    kinds = sorted({time.provenance for time in times if time and time.provenance != "measured"})
+    return f"{' or '.join(kinds)} ({library.device})" if kinds and library else ""
 
 
 def _races(result: ModelResult) -> list[str]:
     """The races against a peer, for a person."""
     races = result.manifest.races
     if not races:
-        return []
+        return [result.manifest.verdict] if result.manifest.verdict else []
     rows = [
         (
             race.nodes,
@@ -373,5 +383,6 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "packed_bytes": result.peak.packed,
         "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
+        "times": _unmeasured(result) or "measured",
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},
     }

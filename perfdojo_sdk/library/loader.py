@@ -68,8 +68,8 @@ def load_library(directory: str | Path) -> Library:
     """
     folder = Path(directory)
     manifest = read_manifest(folder)
-    _check_machine(manifest)
-    _check_kind(manifest)
+    if reason := not_here(manifest):
+        raise reason
     artefact = manifest.artefact(SHARED_OBJECT)
     content = read_artefact(folder, artefact)
     path = (folder / artefact.path).resolve()
@@ -123,8 +123,13 @@ def _loaded_from_disk(content: bytes) -> ctypes.CDLL:
         return ctypes.CDLL(file.name)
 
 
-def _check_machine(manifest: Manifest) -> None:
-    """Refuse a library whose code would end in an illegal instruction on this processor."""
+def not_here(manifest: Manifest) -> LibraryError | None:
+    """The reason why this process cannot load a library; None if it can."""
+    return _other_machine(manifest) or _other_kind(manifest)
+
+
+def _other_machine(manifest: Manifest) -> LibraryError | None:
+    """The refusal of a library whose code would end in an illegal instruction on this processor."""
     here = platform.machine()
     missing = sorted(frozenset(manifest.cpu_flags) - machine().flags)
     if here != manifest.machine:
@@ -134,23 +139,24 @@ def _check_machine(manifest: Manifest) -> None:
         why = f"the processor has no {', '.join(missing)}"
         hint = "build a library on this machine"
     else:
-        return
+        return None
     what = f"this machine cannot run a library for {manifest.target}"
-    raise LibraryError("PD-L006", what, why=why, hint=hint)
+    return LibraryError("PD-L006", what, why=why, hint=hint)
 
 
-def _check_kind(manifest: Manifest) -> None:
-    """Refuse code that is for another kind of machine than the one that Python runs on."""
+def _other_kind(manifest: Manifest) -> LibraryError | None:
+    """The refusal of code that is for another kind of machine than the one that Python runs on."""
     kind_of = {artefact.path: artefact.kind for artefact in manifest.artefacts}
     kinds = {kind_of[entry.code] for entry in manifest.kernels if entry.code in kind_of}
-    if kinds and SHARED_OBJECT not in kinds:
-        files = ", ".join(sorted({entry.code for entry in manifest.kernels}))
-        raise LibraryError(
-            "PD-L017",
-            f"the kernels of a library for {manifest.target} cannot be called from Python",
-            why=f"{files} holds code of kind {', '.join(sorted(kinds))}, which no program here loads",
-            hint="link it into a program for that target; `perfdojo-sdk bench DIRECTORY` runs it again",
-        )
+    if not kinds or SHARED_OBJECT in kinds:
+        return None
+    files = ", ".join(sorted({entry.code for entry in manifest.kernels}))
+    return LibraryError(
+        "PD-L017",
+        f"the kernels of a library for {manifest.target} cannot be called from Python",
+        why=f"{files} holds code of kind {', '.join(sorted(kinds))}, which no program here loads",
+        hint="link it into a program for that target; `perfdojo-sdk bench DIRECTORY` runs it again",
+    )
 
 
 class Library:

@@ -23,14 +23,14 @@ from perfdojo_sdk.graph.rows import HINT, FreeRows
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library, times_of
-from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.anywhere import open_anywhere
 from perfdojo_sdk.models.blocks import MOST, SIZES, choices
 from perfdojo_sdk.models.function import RowBlocks, rows_unit
 from perfdojo_sdk.models.fusion import FusionPlan
 from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import FILE, LIBRARY, WEIGHTS, ModelManifest, RowsEntry, as_json
-from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import (
     ModelError,
@@ -44,6 +44,7 @@ from perfdojo_sdk.models.optimise import (
     refuse_failed,
     refused_by,
     symbol_in,
+    workspace_of,
 )
 from perfdojo_sdk.models.packing import (
     PackPlan,
@@ -57,7 +58,7 @@ from perfdojo_sdk.models.packing import (
 from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.racing import drawn
 from perfdojo_sdk.models.tensors import places, write_tensors
-from perfdojo_sdk.models.whole_checks import checked, compare
+from perfdojo_sdk.models.whole_checks import checked, compare, not_called
 from perfdojo_sdk.plugins import Plugins
 
 
@@ -132,11 +133,9 @@ def optimise_rows(
     )
     refuse_failed(result)
     built = perf_counter()
-    graph = blocks[largest].graph
-    if symbol := symbol_in(graph, result):
-        arrays = len(graph.inputs) + len(graph.outputs) + 1 + bool(pack)
-        needed = load_library(directory / LIBRARY).function(symbol, arrays, counted=True)
-        inside = int(needed[1]((settings or Settings()).threads)) - blocks[largest].memory.total
+    if symbol := symbol_in(blocks[largest].graph, result):
+        needed = workspace_of(directory / LIBRARY, symbol, (settings or Settings()).threads)
+        inside = None if needed is None else needed - blocks[largest].memory.total
         peak = replace(peak, inside=inside, packed=pack.bytes)
         refuse_beyond(peak, max_memory)
     else:
@@ -145,7 +144,7 @@ def optimise_rows(
     manifest = _manifest(target, model, blocks, frozenset(free), result, directory, pack)
     write_atomically(directory / FILE, as_json(manifest), directory)
     packaged = perf_counter()
-    checks = _checked(plugins, target, model, blocks, load_model(directory))
+    checks = _checked(plugins, target, model, blocks, open_anywhere(directory, plugins))
     seconds = {
         "kernels": built - begin,
         "package": packaged - built,
@@ -275,7 +274,7 @@ def _checked(
         for check in checked(block.graph, block.given, one, lambda: CompiledKernels.of(plugins, target.name)):
             found.setdefault(check, []).append(rows)
     checks = [f"of {', '.join(map(str, rows))} rows {check}" for check, rows in found.items()]
-    if loaded.manifest.symbol:
+    if loaded.linked is not None:
         largest = max(blocks)
         for rows in sorted({1, 2, 3, largest + 1, 2 * largest + 3}):
             if rows <= model.most:
@@ -283,4 +282,4 @@ def _checked(
                 inputs = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in inputs.items()}
                 compare("its blocks one by one", loaded.run(inputs), loaded.by_blocks(inputs), exact=True)
         checks.append("gives the bits of its blocks for other numbers of rows")
-    return tuple(checks)
+    return (*checks, *not_called(loaded))

@@ -11,7 +11,7 @@ from hashlib import sha256
 from math import prod
 from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from perfdojo_sdk.library.arrays import (
 )
 from perfdojo_sdk.library.loader import Library, failed, load_library, own_workspace
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
-from perfdojo_sdk.library.manifest import MAX_FILE_BYTES, KernelEntry, LibraryError
+from perfdojo_sdk.library.manifest import MAX_FILE_BYTES, KernelEntry, LibraryError, Manifest
 from perfdojo_sdk.models.function import FIRST_CHECK
 from perfdojo_sdk.models.manifest import (
     LIBRARY,
@@ -52,8 +52,20 @@ from perfdojo_sdk.models.peers import ENDINGS, MAX_PART_BYTES, Opened, PeerError
 from perfdojo_sdk.models.row_calls import RowCalls
 from perfdojo_sdk.models.tensors import places, read_tensors
 
+#: Codes of errors that say that this process cannot load a library.
+NOT_HERE = ("PD-L006", "PD-L017")
+
 _Call: TypeAlias = Callable[[Sequence[Array], Sequence[Array], "int | None"], object]
 """Reads the first arrays and writes the second, with so many threads."""
+
+
+class Kernels(Protocol):
+    """The kernels of a library, in this process or elsewhere."""
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    def __getitem__(self, name: str, /) -> Callable[..., Any]: ...
 
 
 def load_model(directory: str | Path) -> Model:
@@ -63,11 +75,22 @@ def load_model(directory: str | Path) -> Model:
     this processor lacks what the kernels need.
     """
     folder = Path(directory)
+    try:
+        return open_model(folder, load_library)
+    except LibraryError as error:
+        if error.code in NOT_HERE:
+            verify = f"`perfdojo-sdk verify {folder} --data INPUTS.npz` runs it if its target can be emulated"
+            error.hint = f"build the model for a target of this machine; {verify}"
+        raise
+
+
+def open_model(folder: Path, open_library: Callable[[Path], Kernels]) -> Model:
+    """The model in ``folder``, whose library is opened so; errors as of :func:`load_model`."""
     manifest = read_model_manifest(folder)
     _check_files(folder, manifest)
     weights = read_tensors(folder / WEIGHTS, folder)
     graphs = tuple(manifest.blocks.values()) or (manifest,)
-    library = load_library(folder / LIBRARY) if any(graph.kernels for graph in graphs) else None
+    library = open_library(folder / LIBRARY) if any(graph.kernels for graph in graphs) else None
     entries = {e.name: e for e in library.manifest.kernels} if library else {}
     used: dict[str, Array] = {}
     for graph in graphs:
@@ -150,7 +173,7 @@ class Model:
         self,
         directory: Path,
         manifest: ModelManifest,
-        library: Library | None,
+        library: Kernels | None,
         weights: Mapping[str, Array],
         parts: Mapping[str, Opened] | None = None,
     ) -> None:
@@ -169,16 +192,22 @@ class Model:
                 size: Model(directory, part.model_copy(update={"rows": None, "symbol": ""}), library, weights)
                 for size, part in manifest.blocks.items()
             }
-            function = _Function(manifest, library, weights) if library and manifest.symbol else None
+            function = _Function(manifest, linked, weights) if (linked := self.linked) else None
             self._rows = RowCalls(manifest, {n: part.run for n, part in self._blocks.items()}, function)
-        elif library is not None and manifest.symbol and not manifest.parts:
-            self._function = _Function(manifest, library, weights)
+        elif (linked := self.linked) is not None and not manifest.parts:
+            self._function = _Function(manifest, linked, weights)
         else:
             self._calls = tuple((node, _call(node, library, self.parts)) for node in manifest.nodes)
 
     def with_parts(self, parts: Mapping[str, Opened]) -> Model:
         """The same model, whose parts of peers are run by others."""
         return Model(self.directory, self.manifest, self.library, self._weights, parts)
+
+    @property
+    def linked(self) -> Library | None:
+        """The library, if this process has loaded it with the model's function in C."""
+        library = self.library
+        return library if isinstance(library, Library) and self.manifest.symbol else None
 
     @property
     def weights(self) -> Mapping[str, Array]:
@@ -210,13 +239,13 @@ class Model:
         self._weights = weights
         for block in self._blocks.values():
             block._take(weights)
-        if self.library is None or not self.manifest.symbol:
+        if (linked := self.linked) is None:
             return
         if self._rows is not None:
-            function = _Function(self.manifest, self.library, weights)
+            function = _Function(self.manifest, linked, weights)
             self._rows = RowCalls(self.manifest, {n: b.run for n, b in self._blocks.items()}, function)
         elif self._function is not None:
-            self._function = _Function(self.manifest, self.library, weights)
+            self._function = _Function(self.manifest, linked, weights)
 
     @property
     def inputs(self) -> dict[str, ValueEntry]:
@@ -397,7 +426,7 @@ class Model:
         return f"<model {self.manifest.name} for {self.manifest.target}: {len(self.manifest.nodes)} kernels>"
 
 
-def _call(node: NodeEntry, library: Library | None, parts: Mapping[str, Opened]) -> _Call:
+def _call(node: NodeEntry, library: Kernels | None, parts: Mapping[str, Opened]) -> _Call:
     """The function that makes one call of a model."""
     if node.part:
         part = parts[node.part]

@@ -34,9 +34,11 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
-from perfdojo_sdk.library.loader import load_library
+from perfdojo_sdk.library.loader import Library, load_library, not_here
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
+from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.models.anywhere import open_anywhere
 from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.function import FILE as UNIT
 from perfdojo_sdk.models.function import model_unit, symbol_of
@@ -59,7 +61,7 @@ from perfdojo_sdk.models.manifest import (
     ValueEntry,
     as_json,
 )
-from perfdojo_sdk.models.model import Model, load_model, part_path
+from perfdojo_sdk.models.model import Model, part_path
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.packed_weights import with_packed_weights
 from perfdojo_sdk.models.packing import (
@@ -83,7 +85,7 @@ from perfdojo_sdk.models.racing import (
     with_offers,
 )
 from perfdojo_sdk.models.tensors import places, write_tensors
-from perfdojo_sdk.models.whole_checks import checked, requantised, runs_of
+from perfdojo_sdk.models.whole_checks import checked, most_compiled, not_called, requantised, runs_of
 from perfdojo_sdk.plugins import Plugins
 
 
@@ -100,14 +102,14 @@ class Peak:
     """Inputs and outputs."""
     between: int
     """Arrays between kernels."""
-    inside: int = 0
-    """Temporaries of the kernel that has the most; the library says it once it is built."""
+    inside: int | None = None
+    """Temporaries of the kernel that has the most; the library says it once it is built, if it loads here."""
     packed: int = 0
     """Results of work on weights that is done once for all calls; known once the library is built."""
 
     @property
     def total(self) -> int:
-        return self.weights + self.interface + self.between + self.inside + self.packed
+        return self.weights + self.interface + self.between + (self.inside or 0) + self.packed
 
 
 @dataclass(frozen=True)
@@ -226,17 +228,17 @@ def optimise(
     built = perf_counter()
     threads = (settings or Settings()).threads
     if symbol := symbol_in(graph, result):
-        needed = load_library(directory / LIBRARY).function(
-            symbol, len(graph.inputs) + len(graph.outputs) + 1 + bool(pack)
-        )
-        peak = replace(peak, inside=int(needed[1](threads)) - memory.total, packed=pack.bytes)
+        needed = workspace_of(directory / LIBRARY, symbol, threads)
+        inside = None if needed is None else needed - memory.total
+        peak = replace(peak, inside=inside, packed=pack.bytes)
         refuse_beyond(peak, max_memory)
     else:
         pack = PackPlan()
     write_tensors(directory / WEIGHTS, graph.constants, directory)
 
     def packaged(graph: Graph, races: Sequence[Race] = (), verdict: str = "") -> Model:
-        return _packaged(target, graph, plan, folds, result, directory, threads, pack, races, verdict)
+        _write(target, graph, plan, folds, result, directory, threads, pack, races, verdict)
+        return open_anywhere(directory, plugins)
 
     model = packaged(graph)
     if policy.prefer_faster and offers is not None and result is not None:
@@ -244,9 +246,10 @@ def optimise(
     written = perf_counter()
     plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
-    checks = checked(graph, whole, model, plain, meant)
+    checks = (*checked(graph, whole, model, plain, meant), *not_called(model))
     if whole is not given and groups is not None:
-        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target)))
+        most = most_compiled(model)
+        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target), most))
     seconds = {
         "kernels": built - begin,
         "package": written - built,
@@ -274,7 +277,7 @@ def _times(graph: Graph, result: BuildResult) -> dict[str, float]:
     return found
 
 
-def _packaged(
+def _write(
     target: Target,
     graph: Graph,
     plan: FusionPlan,
@@ -285,8 +288,8 @@ def _packaged(
     pack: PackPlan,
     races: Sequence[Race],
     verdict: str,
-) -> Model:
-    """The model, written and loaded again; weights are there."""
+) -> None:
+    """Write the parts of peers and the manifest; weights are there."""
     timed = {part.name: timed_part(graph, part, threads) for part in graph.foreign}
     for part in graph.foreign:
         write_whole(part_path(directory, part.name, part.peer), part.content, directory)
@@ -297,7 +300,6 @@ def _packaged(
         target, graph, memory, plan, folds, result, directory, races, verdict, timed, packed_entry(pack, 0)
     )
     write_atomically(directory / FILE, as_json(manifest), directory)
-    return load_model(directory)
 
 
 def _raced(
@@ -309,7 +311,10 @@ def _raced(
     packaged: Callable[[Graph, Sequence[Race], str], Model],
 ) -> tuple[Graph, Model]:
     """The graph with the parts that a peer computes faster, if the whole model is faster with them."""
-    races, won = raced(graph, load_library(model.directory / LIBRARY), offers, policy, threads)
+    if not isinstance(model.library, Library):
+        verdict = f"nothing raced: kernels for {model.manifest.target} do not run in this process"
+        return graph, packaged(graph, (), verdict)
+    races, won = raced(graph, model.library, offers, policy, threads)
     if not won:
         return graph, packaged(graph, races, "")
     mixed = with_offers(graph, won)
@@ -399,7 +404,7 @@ def refuse_beyond(peak: Peak, most: int | None) -> None:
         return
     what = f"a call of the model needs {peak.total} bytes, more than {most}"
     parts = f"weights {peak.weights}, inputs and outputs {peak.interface}"
-    why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside}"
+    why = f"{parts}, arrays between kernels {peak.between}, inside of a kernel {peak.inside or 0}"
     why += f", packed {peak.packed}" if peak.packed else ""
     raise ModelError("PD-O031", what, why=why, hint="give it a smaller batch, or allow more")
 
@@ -407,6 +412,13 @@ def refuse_beyond(peak: Peak, most: int | None) -> None:
 def weight_places(graph: Graph) -> dict[str, int]:
     """The first byte of each constant in the file of weights."""
     return places({name: (array.dtype.itemsize, array.nbytes) for name, array in graph.constants.items()})
+
+
+def workspace_of(library: Path, symbol: str, threads: int) -> int | None:
+    """Bytes of the workspace of a model's function; None if the library does not load here."""
+    if not_here(read_manifest(library)):
+        return None
+    return int(load_library(library).function(symbol, 0)[1](threads))
 
 
 def symbol_in(graph: Graph, result: BuildResult | None) -> str:

@@ -15,10 +15,9 @@ from perfdojo_sdk.graph.refusals import Refused
 from perfdojo_sdk.graph.running import Execute, RunPart, interpreted, run_graph
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.library.arrays import ArgumentValueError
-from perfdojo_sdk.library.loader import Library, load_library
+from perfdojo_sdk.library.by_runner import RunnerLibrary
 from perfdojo_sdk.models.kernels import CompiledKernels
-from perfdojo_sdk.models.manifest import LIBRARY
-from perfdojo_sdk.models.model import Model
+from perfdojo_sdk.models.model import Kernels, Model
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.peers import Opened
 from perfdojo_sdk.models.racing import close, drawn
@@ -29,6 +28,8 @@ from perfdojo_sdk.verify.smaller_games import statement_instances
 MOST_INTERPRETED = 300_000
 #: Most statement instances of a model that plain code runs, for the same purpose.
 MOST_COMPILED = 10**11
+#: The same where the target's runner runs it, which may emulate or simulate.
+MOST_EMULATED = 10**8
 
 
 class _Recorded(Opened):
@@ -65,6 +66,12 @@ def checked(
     def replayed(exact: bool) -> RunPart:
         return lambda part, inputs: recorded[part.name].replayed(inputs, exact)
 
+    elsewhere = model.library if isinstance(model.library, RunnerLibrary) else None
+    if elsewhere is not None and elsewhere.too_large:
+        kernel = elsewhere.too_large[0]
+        why = f"{kernel}, verified by the same moves at a smaller size, is too large for {elsewhere.device}"
+        return (f"was not run as a whole: {why}",)
+    most = most_compiled(model)
     inputs = drawn(graph.inputs, 0)
     try:
         found = model.run(inputs)
@@ -72,8 +79,10 @@ def checked(
         whole = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in inputs.items()}
         inputs, found = whole, model.run(whole)
     checks = []
-    if graph.nodes:
-        by_library = _by_library(load_library(model.directory / LIBRARY))
+    if elsewhere is not None:
+        checks.append(f"was run here, one kernel after the other, by {elsewhere.device}")
+    if model.library is not None:
+        by_library = _by_library(model.library)
         alone = run_graph(graph, inputs, by_library, replayed(exact=True))
         compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
@@ -82,7 +91,7 @@ def checked(
         expected = run_graph(given, inputs, interpreted, replayed(exact=False))
         compare("the interpreter", found, expected, exact=False)
         checks.append(f"agrees with the interpreter on {meant}")
-    elif plain is not None and instances <= MOST_COMPILED:
+    elif plain is not None and instances <= most:
         try:
             execute = plain()
             execute.prepare(given.programs)
@@ -93,16 +102,34 @@ def checked(
             compare("plain code of each node", found, expected, exact=False)
             checks.append(f"agrees with {meant}, node by node in plain code")
     elif plain is not None:
-        what = f"{instances:.2g} statement instances are more than {MOST_COMPILED:.0e}"
+        what = f"{instances:.2g} statement instances are more than {most:.0e}"
         checks.append(f"was not compared with {meant}: {what}")
     return tuple(checks)
 
 
-def requantised(given: Graph, unit: Unit, prepare: Callable[[Graph], Execute]) -> tuple[str, ...]:
-    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs."""
+def not_called(model: Model) -> tuple[str, ...]:
+    """The fate of the function in C of a model whose kernels a runner runs, in words; nothing for others."""
+    manifest = model.manifest
+    if not isinstance(model.library, RunnerLibrary):
+        return ()
+    if manifest.symbol:
+        return (f"has the function {manifest.symbol} in C, linked for {manifest.target} and not called here",)
+    return (f"has no function in C: the library for {manifest.target} holds kernels alone",)
+
+
+def most_compiled(model: Model) -> float:
+    """Most statement instances that plain code of the model's target runs here, for a comparison."""
+    return MOST_EMULATED if isinstance(model.library, RunnerLibrary) else MOST_COMPILED
+
+
+def requantised(
+    given: Graph, unit: Unit, prepare: Callable[[Graph], Execute], most: float = MOST_COMPILED
+) -> tuple[str, ...]:
+    """Each integer kernel beside the kernels of floats that it stands for, on the same inputs, if these have
+    at most so many statement instances."""
     beside, pairs = side_by_side(given, unit)
     instances = sum(statement_instances(n.program) for n in beside.nodes)
-    if instances > MOST_COMPILED:
+    if instances > most:
         return ("has integer kernels that were not compared with those of floats: the model is too large",)
     execute = prepare(beside)
     found = run_graph(beside, drawn(beside.inputs, 0), execute)
@@ -135,7 +162,7 @@ def runs_of(plugins: Plugins, target: Target) -> Callable[[Graph], Execute]:
     return prepare
 
 
-def _by_library(library: Library) -> Execute:
+def _by_library(library: Kernels) -> Execute:
     """An executor by verified kernels."""
 
     def execute(program: Program, inputs: Sequence[Array]) -> list[Array]:

@@ -10,8 +10,9 @@ import pytest
 from arm_support import PLUGINS, TARGET, kernel, needs_compiler
 from perfdojo_arm_neon import at_home
 
-from perfdojo_sdk.cli.bench import artifact, compared, stored_request
+from perfdojo_sdk.cli.bench import compared
 from perfdojo_sdk.library.build import build_library
+from perfdojo_sdk.library.by_runner import artifact, stored_request
 from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.manifest import LibraryError, Manifest
 from perfdojo_sdk.library.settings import Settings
