@@ -6,6 +6,7 @@
 
 #include "pd_scalar.h"
 
+#define PD_VECTOR_BYTES 32
 typedef __m256 pd_f32v;
 enum { PD_LANES_F32 = 8 };
 

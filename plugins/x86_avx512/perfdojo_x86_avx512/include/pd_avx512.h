@@ -6,6 +6,7 @@
 
 #include "pd_scalar.h"
 
+#define PD_VECTOR_BYTES 64
 typedef __m512 pd_f32v;
 enum { PD_LANES_F32 = 16 };
 
