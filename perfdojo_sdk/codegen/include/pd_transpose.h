@@ -2,7 +2,9 @@
  * instruction set, which must have defined PD_VECTOR_BYTES, the bytes of a register: 16, 32 or 64.
  *
  * A register consists of pieces of 16 bytes, and a shuffle does the same in each of them. As many registers as a piece has
- * elements hold a square for each piece, one beside the other. */
+ * elements hold a square for each piece, one beside the other.
+ *
+ * It may define PD_JOIN(p), a register of the pieces in the array p, which are loaded for it. */
 #ifndef PD_TRANSPOSE_H
 #define PD_TRANSPOSE_H
 
@@ -12,22 +14,22 @@ enum { PD_PIECE = 16, PD_CACHE_LINE = 64, PD_PIECES = PD_VECTOR_BYTES / PD_PIECE
 typedef uint64_t pd_piece __attribute__((vector_size(16)));
 typedef uint64_t pd_pieces __attribute__((vector_size(PD_VECTOR_BYTES)));
 
-/* A register of pieces, and the piece k of it. PD_ZIP(V, k): the numbers of elements k, k + 1, ... of two registers in turn,
- * half a piece of each, for every piece of V elements. */
+/* PD_PART(v, k): a piece of a register. PD_ZIP(V, k): the numbers of elements k, k + 1, ... of two registers in turn, half a
+ * piece of each, for every piece of V elements. */
 #define PD_ZIP_2(N, k) k, N + k
 #define PD_ZIP_4(N, k) PD_ZIP_2(N, k), PD_ZIP_2(N, k + 1)
 #define PD_ZIP_8(N, k) PD_ZIP_4(N, k), PD_ZIP_4(N, k + 2)
 #define PD_ZIP_16(N, k) PD_ZIP_8(N, k), PD_ZIP_8(N, k + 4)
 #if PD_VECTOR_BYTES == 16
-#define PD_JOIN(p) p[0]
+#define PD_JOINED(p) p[0]
 #define PD_PART(v, k) v
 #define PD_ZIP(V, k) PD_ZIP_##V(V, k)
 #elif PD_VECTOR_BYTES == 32
-#define PD_JOIN(p) __builtin_shufflevector(p[0], p[1], 0, 1, 2, 3)
+#define PD_JOINED(p) __builtin_shufflevector(p[0], p[1], 0, 1, 2, 3)
 #define PD_PART(v, k) (k ? __builtin_shufflevector(v, v, 2, 3) : __builtin_shufflevector(v, v, 0, 1))
 #define PD_ZIP(V, k) PD_ZIP_##V(2 * V, k), PD_ZIP_##V(2 * V, k + V)
 #else
-#define PD_JOIN(p) \
+#define PD_JOINED(p) \
     __builtin_shufflevector(__builtin_shufflevector(p[0], p[1], 0, 1, 2, 3), \
                             __builtin_shufflevector(p[2], p[3], 0, 1, 2, 3), 0, 1, 2, 3, 4, 5, 6, 7)
 #define PD_PART(v, k) \
@@ -35,6 +37,9 @@ typedef uint64_t pd_pieces __attribute__((vector_size(PD_VECTOR_BYTES)));
            : k > 2 ? __builtin_shufflevector(v, v, 6, 7) : __builtin_shufflevector(v, v, 4, 5))
 #define PD_ZIP(V, k) \
     PD_ZIP_##V(4 * V, k), PD_ZIP_##V(4 * V, k + V), PD_ZIP_##V(4 * V, k + 2 * V), PD_ZIP_##V(4 * V, k + 3 * V)
+#endif
+#ifndef PD_JOIN
+#define PD_JOIN PD_JOINED
 #endif
 
 /* The first bytes of a word or of a piece, zeros behind them, and stores of these; no other memory is touched. So many bytes

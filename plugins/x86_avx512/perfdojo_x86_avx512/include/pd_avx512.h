@@ -41,6 +41,11 @@ PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
     return _mm512_mask_mov_ps(b, pd_first_mask(n), a);
 }
 
+/* Pieces that are inserted from memory need no port of shuffles. */
+#define PD_JOIN(p) \
+    _mm512_inserti64x2(_mm512_inserti64x2(_mm512_inserti64x2(_mm512_castsi128_si512((__m128i)p[0]), (__m128i)p[1], 1), \
+                                          (__m128i)p[2], 2), (__m128i)p[3], 3)
+
 PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
 {
     switch (distance) {
