@@ -90,8 +90,8 @@ PD_INLINE void pd_put_piece(void *to, int bytes, pd_piece v)
  * the registers are zipped: numbers of row and column, as one row of bits, turn by one place. V is 2 to the power of as
  * many times as it takes to put columns where rows were.
  *
- * pd_transpose_*: any number of rows and columns, in blocks of cache lines both ways, so that a line is whole before the
- * caches have to give it up. */
+ * pd_transpose_*: any number of rows and columns, in strips of as many rows as a cache line has cells: a line that is read
+ * is used up before the caches have to give it up. */
 #define PD_TRANSPOSE(BITS, C, V) \
     typedef C pd_cells_##BITS __attribute__((vector_size(PD_VECTOR_BYTES))); \
     PD_INLINE void pd_square_##BITS(const C *from, int64_t from_step, C *to, int64_t to_step, int rows, int columns) \
@@ -127,16 +127,15 @@ PD_INLINE void pd_put_piece(void *to, int bytes, pd_piece v)
     PD_INLINE void pd_transpose_##BITS(const void *source, int64_t from_step, void *target, int64_t to_step, int64_t rows, \
                                        int64_t columns) \
     { \
-        enum { HIGH = V, WIDE = PD_PIECES * V, BLOCK = PD_CACHE_LINE / sizeof(C) }; \
+        enum { HIGH = V, WIDE = PD_PIECES * V, STRIP = PD_CACHE_LINE / sizeof(C) }; \
         const C *from = source; \
         C *to = target; \
         const int high = (int)(rows % HIGH), wide = (int)(columns % WIDE); \
         const int64_t below = rows - high, beside = columns - wide; \
-        for (int64_t i = 0; i < below; i += BLOCK) \
-            for (int64_t j = 0; j < beside; j += BLOCK) \
-                for (int64_t r = i; r < i + BLOCK && r < below; r += HIGH) \
-                    for (int64_t c = j; c < j + BLOCK && c < beside; c += WIDE) \
-                        pd_square_##BITS(from + c * from_step + r, from_step, to + r * to_step + c, to_step, HIGH, WIDE); \
+        for (int64_t i = 0; i < below; i += STRIP) \
+            for (int64_t c = 0; c < beside; c += WIDE) \
+                for (int64_t r = i; r < i + STRIP && r < below; r += HIGH) \
+                    pd_square_##BITS(from + c * from_step + r, from_step, to + r * to_step + c, to_step, HIGH, WIDE); \
         for (int64_t r = 0; wide && r < below; r += HIGH) \
             pd_square_##BITS(from + beside * from_step + r, from_step, to + r * to_step + beside, to_step, HIGH, wide); \
         for (int64_t c = 0; high && c < beside; c += WIDE) \
