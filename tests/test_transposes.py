@@ -42,7 +42,8 @@ def test_registers_of_any_width_turn_columns_into_rows(register: int) -> None:
         '#include "pd_transpose.h"',
         "size_t pd_k_workspace_bytes(int threads) { (void)threads; return 0; }",
         "int pd_k(const uint8_t *x, uint8_t *y, void *workspace, size_t bytes, int threads)",
-        f"{{ (void)workspace, (void)bytes, (void)threads; __builtin_memset(y, 0, {at});", *lines, "return 0; }",
+        "{ (void)workspace, (void)bytes, (void)threads;",
+        f"__builtin_memset(y, 0, {at});", *lines, "return 0; }",
     ])  # fmt: skip
     support = {name: support_text(name) for name in VECTOR_SUPPORT}
     spec = ArraySpec("x", content.shape, "u8"), ArraySpec("y", (at,), "u8")
