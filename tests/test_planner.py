@@ -8,6 +8,7 @@ from random import Random
 import pytest
 from test_made_targets import target
 
+from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Program, Statement
@@ -373,6 +374,18 @@ def test_rows_are_added_in_the_order_of_memory() -> None:
 
 def test_a_transposed_operand_is_turned_square_by_square() -> None:
     assert heads(planned(TURNED).games[0].program, "t") > 0
+
+
+@pytest.mark.parametrize(("dtype", "line"), [("i8", 64), ("bf16", 32), ("f32", 16), ("u64", 8)])
+def test_a_transposed_copy_goes_in_strips_of_whole_cache_lines(dtype: str, line: int) -> None:
+    """Each line of what is read is used up by one strip; what is left of a line is a strip of its own."""
+    every = target(vector_registers=32, lanes={dtype: 32 // size for dtype, size in BYTES.items()})
+    copy = f"kernel c(x) -> y\nx {dtype} [48,4100] heap\ny {dtype} [4100,48] heap\n\n"
+    copy += "4100 48 y[{0},{1}] = x[{1},{0}]\n"
+    rules = Rules(every.dialect, GENERIC)
+    (game, *_) = plan(parse(copy), rules, every).games
+    turned = [scope.size for _, scope in game.program.scopes if scope.suffix == "t"]
+    assert [size % line for size in turned] == [0, 4] and exact(game, rules, 0).passed
 
 
 @pytest.mark.parametrize(

@@ -176,16 +176,17 @@ ARRAYS = (
         r"pd_prefetch\(", shows="execution",
     ),
     Plant(
-        "transposed wrongly", "transpose-mask-other-way", C,
-        r"lane & half \? 0 : -1", "lane & half ? -1 : 0", r"pd_vector\.h", r"pd_transpose_f32v\(",
+        "transposed wrongly", "transpose-zipped-other-way", C,
+        r"(PD_ZIP_2\(N, k\)) k, N \+ k", r"\1 N + k, k", r"pd_transpose\.h", r"pd_transpose_\d+\(",
     ),
     Plant(
         "transposed wrongly", "transpose-of-one-row-less", C,
-        r"r >= rows(?=\))", "r >= rows - (rows > 1)", r"pd_vector\.h", r"pd_transpose_f32v\(",
+        r"r >= rows(?=\))", "r >= rows - (rows > 1)", r"pd_transpose\.h", r"pd_transpose_\d+\(",
     ),
     Plant(
         "transposed wrongly", "transpose-of-one-column-less", C,
-        r"c >= columns(?=\))", "c >= columns - (columns > 1)", r"pd_vector\.h", r"pd_transpose_f32v\(",
+        r"column < columns(?= \?)", "column < columns - (columns > 1)", r"pd_transpose\.h",
+        r"pd_transpose_\d+\(",
     ),
     Plant(
         "compiled otherwise", "fast-mathematics", C,

@@ -25,7 +25,7 @@ from perfdojo_sdk.core.groups import grouped_sum
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
-VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h", "pd_packed.h")
+VECTOR_SUPPORT = (*SUPPORT, "pd_vector.h", "pd_vectors.h", "pd_doubles.h", "pd_packed.h", "pd_transpose.h")
 """Headers of this package that kernels with vectors need."""
 
 #: With so many named vectors that a loop accumulates in, a second copy of its body does not fit the
@@ -46,6 +46,9 @@ class VectorEmitter(LaneEmitter):
     ``vectors`` is the name of the header that kernels with other vectors include after it.
     """
 
+    transposes = False
+    """True if a copy is transposed in registers."""
+
     def __init__(
         self,
         program: Program,
@@ -62,6 +65,7 @@ class VectorEmitter(LaneEmitter):
     def _include_lines(self) -> str:
         more = [self.vectors] if self.all_vectors else []
         more += ["pd_packed.h"] if self.unpacks else []
+        more += ["pd_transpose.h"] if self.transposes else []
         return super()._include_lines() + "".join([f'#include "{name}"\n' for name in more])
 
     def support(self) -> Mapping[str, str]:
@@ -123,55 +127,38 @@ class VectorEmitter(LaneEmitter):
             return False
         if any(self._buffer(read).packed for read in copy.reads):
             return False
-        if copy.dtype == VECTOR_DTYPE:
-            self._transpose(scope, copy, point)
-            return True
-        return self._interleave(scope, copy, point)
-
-    def _interleave(self, scope: Scope, copy: Statement, point: Point) -> bool:
-        """Emit a copy of few rows of short elements to groups of four bytes, with one element of each row;
-        false where it is no such copy."""
-        (inner,) = scope.body
-        assert isinstance(inner, Scope)
-        level, size = point.level - 1, BYTES[copy.dtype]
-        across = lane_stride(self._buffer(copy.target), copy.target.subscripts, level)
-        if size * inner.size != GROUP or across != inner.size:
-            return False
-        self.all_vectors = True
-        apart = lane_stride(self._buffer(copy.reads[0]), copy.reads[0].subscripts, level + 1)
-
-        def emit(at: Point, rows: int) -> None:
-            here = at.inside(0).at(level + 1, 0)
-            begin, end = self.cell(copy.reads[0], here), self.cell(copy.target, here)
-            self.function.line(f"pd_interleave_{8 * size}(&{begin}, {apart}, &{end}, {rows});")
-
-        self._in_blocks(scope.size, point, emit)
+        self._emit_copy(scope, copy, point)
         return True
 
-    def _transpose(self, scope: Scope, copy: Statement, point: Point) -> None:
-        """Emit a transposing copy in squares of as many rows and columns as a vector has lanes, and the
-        rest."""
+    def _emit_copy(self, scope: Scope, copy: Statement, point: Point) -> None:
+        """Emit a copy of rows to columns: as shuffles that interleave a few rows or pick every second column
+        where it is one of these, and else in squares."""
         (inner,) = scope.body
         assert isinstance(inner, Scope)
-        level, (source,) = point.level - 1, copy.reads
-        steps = (
-            lane_stride(self._buffer(source), source.subscripts, level + 1),
-            lane_stride(self._buffer(copy.target), copy.target.subscripts, level),
-        )
+        level, (source,), size = point.level - 1, copy.reads, BYTES[copy.dtype]
+        apart = lane_stride(self._buffer(source), source.subscripts, level + 1)
+        across = lane_stride(self._buffer(copy.target), copy.target.subscripts, level)
 
-        def square(at: Point, rows: int, columns: int) -> None:
-            begin, end = self.cell(source, at), self.cell(copy.target, at)
-            sizes = f"{rows}, {columns}"
-            if rows <= PAIR and steps[0] == PAIR:
-                whole = int(self._has_room(copy.target, columns))
-                self.function.line(f"pd_unzip_f32v(&{begin}, &{end}, {steps[1]}, {sizes}, {whole});")
-            else:
-                self.function.line(f"pd_transpose_f32v(&{begin}, {steps[0]}, &{end}, {steps[1]}, {sizes});")
+        def cells(at: Point) -> tuple[str, str]:
+            here = at.inside(0)
+            return f"&{self.cell(source, here)}", f"&{self.cell(copy.target, here)}"
 
-        def across(at: Point, rows: int) -> None:
-            self._in_blocks(inner.size, at.inside(0), lambda at, columns: square(at, rows, columns))
+        def unzip(at: Point, columns: int) -> None:
+            begin, end = cells(at)
+            whole = int(self._has_room(copy.target, columns))
+            self.function.line(f"pd_unzip_f32v({begin}, {end}, {across}, {scope.size}, {columns}, {whole});")
 
-        self._in_blocks(scope.size, point, across)
+        if copy.dtype == VECTOR_DTYPE and scope.size <= PAIR and apart == PAIR:
+            self._in_blocks(level + 1, inner.size, point.at(level, 0), unzip)
+            return
+        self.transposes = True
+        begin, end = cells(point.at(level, 0).at(level + 1, 0))
+        if 1 < inner.size == across and size * inner.size == GROUP:
+            call = f"pd_interleave_{8 * size}({begin}, {apart}, {end}, {scope.size});"
+        else:
+            sizes = f"{scope.size}, {inner.size}"
+            call = f"pd_transpose_{8 * size}({begin}, {apart}, {end}, {across}, {sizes});"
+        self.function.line(call)
 
     def _has_room(self, target: Access, used: int) -> bool:
         """True if rows of a buffer begin with ``used`` cells, and nothing uses those up to a vector's end."""
@@ -182,9 +169,9 @@ class VectorEmitter(LaneEmitter):
         ends = [o.access.subscripts[-1].bounds(o.sizes)[1] for o in found]
         return buffer.shape[-1] >= self.dialect.lanes[VECTOR_DTYPE] and max(ends) < used
 
-    def _in_blocks(self, size: int, point: Point, emit: Callable[[Point, int], None]) -> None:
-        """Emit the innermost level of ``point`` in steps of a vector's lanes, then the remainder at once."""
-        lanes, level = self.dialect.lanes[VECTOR_DTYPE], point.level - 1
+    def _in_blocks(self, level: int, size: int, point: Point, emit: Callable[[Point, int], None]) -> None:
+        """Emit the loop of ``level`` in steps of a vector's lanes, then the remainder at once."""
+        lanes = self.dialect.lanes[VECTOR_DTYPE]
         whole = size // lanes * lanes
         if whole:
             with self.function.block(f"for (int64_t i{level} = 0; i{level} < {whole}; i{level} += {lanes})"):

@@ -1,6 +1,7 @@
 /* Vector functions that are the same for every instruction set. Included at the end of the header
  * of an instruction set, which must have defined:
  *
+ *   PD_VECTOR_BYTES             the bytes of a register: 16, 32 or 64
  *   pd_f32v, PD_LANES_F32       a vector type with the operators + - * / and [lane]; its lanes
  *   pd_splat_f32v(x)            x in every lane
  *   pd_load_f32v(p)             from any address; pd_store_f32v(p, v) likewise
@@ -60,47 +61,6 @@ PD_INLINE pd_maskv pd_mask_f32v(int holds) { return holds ? ~(pd_maskv){0} : (pd
 PD_INLINE pd_f32v pd_select_f32v(pd_maskv where, pd_f32v a, pd_f32v b)
 {
     return (pd_f32v)((where & (pd_maskv)a) | (~where & (pd_maskv)b));
-}
-
-/* Transposes a block: to[r * to_step + c] = from[c * from_step + r], for at most as many
- * rows and columns as a vector has lanes. Halves of the square are swapped, then halves of these. */
-PD_INLINE void pd_transpose_f32v(const float *from, int64_t from_step, float *to, int64_t to_step, int rows,
-                                 int columns)
-{
-    pd_f32v v[PD_LANES_F32];
-#pragma GCC unroll 16
-    for (int c = 0; c < PD_LANES_F32; c++) {
-        if (c >= columns)
-            v[c] = pd_splat_f32v(0.0f);
-        else if (rows == PD_LANES_F32)
-            v[c] = pd_load_f32v(from + c * from_step);
-        else
-            v[c] = pd_load_first_f32v(from + c * from_step, rows);
-    }
-#pragma GCC unroll 4
-    for (int half = PD_LANES_F32 / 2; half > 0; half /= 2) {
-        pd_maskv low;
-#pragma GCC unroll 16
-        for (int lane = 0; lane < PD_LANES_F32; lane++)
-            low[lane] = lane & half ? 0 : -1;
-#pragma GCC unroll 16
-        for (int c = 0; c < PD_LANES_F32; c++) {
-            if (c & half)
-                continue;
-            pd_f32v a = v[c], b = v[c + half];
-            v[c] = pd_select_f32v(low, a, pd_swap_f32v(b, half));
-            v[c + half] = pd_select_f32v(low, pd_swap_f32v(a, half), b);
-        }
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < PD_LANES_F32; r++) {
-        if (r >= rows)
-            continue;
-        if (columns == PD_LANES_F32)
-            pd_store_f32v(to + r * to_step, v[r]);
-        else
-            pd_store_first_f32v(to + r * to_step, columns, v[r]);
-    }
 }
 
 #ifndef PD_ALTERNATE_OWN

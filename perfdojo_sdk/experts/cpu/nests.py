@@ -17,7 +17,7 @@ from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, lanes_of, seconds_to_move, work_of
-from perfdojo_sdk.experts.cpu.contraction_plans import PAGE
+from perfdojo_sdk.experts.cpu.contraction_plans import CACHE_LINE, PAGE
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
@@ -328,9 +328,10 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
             play.annotate(loop, play.written_out)
         return
     if is_copy(statement):
-        for part in cut_off_rest(play, across, width):
-            strip = largest_divisor(play.scope(part).size, max(width, play.scope(part).size // STRIPS))
-            split(play, part, strip)
+        line = CACHE_LINE // BYTES[statement.dtype]
+        for part in cut_off_rest(play, across, line):
+            lines = play.scope(part).size // line
+            split(play, part, line * largest_divisor(lines, max(1, lines // STRIPS)))
         return
     place = play.program.place_of[statement.id]
     level = next(k for k, scope in enumerate(place.above) if scope.id == across)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 
 import numpy as np
+import pytest
 from arm_support import both_targets, compiled, needs_compiler, source
 from perfdojo_arm_neon.runner import ArmRunner
 
@@ -86,3 +87,33 @@ def test_products_of_bytes_are_added_up_in_groups(target: Target) -> None:
         assert isinstance(run, Measurement) and run.outputs is not None, run
         meant = (2**31 - 1 + w.astype(np.int64) @ x.astype(np.int64)).astype(np.int32)
         np.testing.assert_array_equal(run.outputs["y"], meant)
+
+
+#: zip1 and zip2 of whole registers, less the size of their elements.
+ZIP1, ZIP2 = 0x4E003800, 0x4E007800
+
+
+@needs_compiler
+@both_targets
+@pytest.mark.parametrize("dtype", ["u8", "bf16", "f32", "f64"])
+def test_columns_become_rows_by_shuffles(dtype: str, target: Target) -> None:
+    """Whole squares, rests of both sides, and less than a square; into a part of a larger array."""
+    size = BYTES[dtype]
+    for rows, columns in ((35, 21), (3, 5)):
+        text = (
+            f"kernel k(x) -> y\nx {dtype} [{columns},{rows}] heap\ny {dtype} [{rows},{columns + 1}] heap\n\n"
+        )
+        text += f"{rows} y[{{0}},0] = x[0,0]\n{rows}:t {columns} y[{{0}},{{1}}+1] = x[{{1}},{{0}}]\n"
+        assert f"pd_transpose_{8 * size}(" in source(text, target=target).code
+        made = compiled(text, target=target)
+        words = np.frombuffer(made.content[: len(made.content) // 4 * 4], np.uint32) & 0xFFE0FC00
+        for instruction in (ZIP1, ZIP2):
+            assert (words == instruction | size.bit_length() - 1 << 22).sum() >= (
+                8 if size == 1 and rows > 16 else 1
+            )
+        bits = np.random.default_rng(7).integers(0, 256, (columns, rows * size), np.uint8)
+        x = bits.view(CARRIER[dtype])
+        run = ArmRunner(target.capabilities).run(made, RunRequest(inputs={"x": x}, timeout_s=60))
+        assert isinstance(run, Measurement) and run.outputs is not None, run
+        assert run.outputs["y"][:, 1:].tobytes() == x.T.tobytes()
+        assert run.outputs["y"][:, 0].tobytes() == x[0, :1].tobytes() * rows

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import random
 import re
+import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from math import inf, nan
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,6 +36,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.hookspecs.types import Artifact, Measurement, RunRequest
 from perfdojo_sdk.measure.kernel_calls import CARRIER, carry, numbers
 from perfdojo_sdk.measure.native_runner import NativeRunner
+from perfdojo_sdk.measure.toolchain import Toolchain
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.testing.numeric_leg import NumericLeg
 
@@ -366,6 +370,75 @@ def test_what_no_vector_computes_is_done_lane_by_lane(target: str) -> None:
     case.lines.append(f"{out}[0] = 1\n4:v {out}[0] += {case.read('a', 'bf16', '{0}+40')} if {{0}} < 3")
     code = case.check(target, scalar=1)
     assert code.count("pd_lanes[0] =") == 0 and code.count("y1[0] = pd_bf16_from") == 3
+
+
+#: Rows and columns: more than a cache line both ways with odd rests, whole squares, less than a square, one.
+TURNED = ((130, 77), (64, 32), (5, 3), (3, 35), (9, 1))
+
+#: Dtypes of which all of these are turned; of the others one, since only bits are moved.
+ALL_TURNED = ("u8", "u16", "u32", "u64")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_columns_of_every_dtype_become_rows(target: str) -> None:
+    """Into parts of larger arrays, at any alignment; rows of groups are interleaved."""
+    needs(target)
+    caps, rng = capabilities(target), np.random.default_rng(5)
+    declared, given, lines, meant = list[str](), {}, list[str](), {}
+
+    def turn(dtype: str, rows: int, columns: int, room: int) -> str:
+        """A copy with ``room`` more cells in a row of what is written; the call that it becomes."""
+        x, y = f"x{len(meant)}", f"y{len(meant)}"
+        declared.extend(
+            [f"{x} {dtype} [{columns},{rows + 1}] heap", f"{y} {dtype} [{rows},{columns + room}] heap"]
+        )
+        lines.append(f"{rows} {columns + room} {y}[{{0}},{{1}}] = {x}[0,0]")
+        lines.append(f"{rows}:t {columns} {y}[{{0}},{{1}}+{room}] = {x}[{{1}},{{0}}+1]")
+        bits = rng.integers(0, 2 if dtype == "bool" else 256, (columns, (rows + 1) * BYTES[dtype]), np.uint8)
+        given[x] = bits.view(CARRIER[dtype])
+        meant[y] = given[x][:, 1:].T
+        return f"pd_{'transpose' if room else 'interleave'}_{8 * BYTES[dtype]}("
+
+    calls = [turn(dtype, 21, 18, 3) for dtype in INTERFACE if dtype not in ALL_TURNED]
+    calls += [turn(dtype, *sizes, 3) for dtype in ALL_TURNED for sizes in TURNED]
+    calls += [turn("i8", rows, 4, 0) for rows in (8, 16, 37)] + [
+        turn("bf16", rows, 2, 0) for rows in (8, 16, 37)
+    ]
+    text = "\n".join([f"kernel k({', '.join(given)}) -> {', '.join(meant)}", *declared, "", *lines, ""])
+    source = generate(text, target, "k")
+    assert re.findall(r"^ +(pd_[a-z]+_\d+\()", source.code, re.MULTILINE) == calls
+    flags = [flag for flag in caps.compiler_flags if not flag.startswith("-O")]
+    runner = NativeRunner(("-O1", *flags))
+    artifact = runner.compile(source)
+    assert isinstance(artifact, Artifact), artifact
+    run = runner.run(artifact, RunRequest(inputs=given, executions=("guard_pages",)))
+    assert isinstance(run, Measurement) and run.outputs is not None, run
+    for name, columns in meant.items():
+        made = run.outputs[name]
+        assert made[:, -columns.shape[1] :].tobytes() == columns.tobytes(), text
+        room = made[:, : -columns.shape[1]]
+        assert room.tobytes() == given[f"x{name[1:]}"][:1, :1].tobytes() * room.size, text
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("dtype", "shuffles"), [("i8", "bw"), ("f16", "wd"), ("f32", "dq"), ("i64", "qdq")])
+def test_columns_become_rows_by_shuffles_alone(
+    target: str, dtype: str, shuffles: str, tmp_path: Path
+) -> None:
+    """The instructions of whole squares; compilers make them even for a processor that they do not run on."""
+    declared = f"x {dtype} [64,128] heap\ny {dtype} [128,64] heap"
+    source = generate(
+        f"kernel k(x) -> y\n{declared}\n\n128:t 64 y[{{0}},{{1}}] = x[{{1}},{{0}}]\n", target, "k"
+    )
+    for name, text in {"k.c": source.code, **source.support}.items():
+        (tmp_path / name).write_text(text)
+    flags = Toolchain(("gcc",), "gcc").spelled(capabilities(target).compiler_flags)
+    subprocess.run(["gcc", *flags, "-S", "k.c"], cwd=tmp_path, check=True, timeout=60)
+    assembly = (tmp_path / "k.s").read_text()
+    count = Counter(re.findall(r"^\tv(p\w+)\t", assembly, re.MULTILINE))
+    assert set(count) == {f"punpckl{shuffles}", f"punpckh{shuffles}"} and len({*count.values()}) == 1
+    register = "zmm" if target == "x86_avx512" else "ymm"
+    assert len(re.findall(rf"vmovdqu\d*\t%{register}\d+, -?\d*\(", assembly)) >= 16 // BYTES[dtype]
 
 
 def test_copies_stream_and_stay_in_registers() -> None:

@@ -2,6 +2,8 @@
 #ifndef PD_ARM_H
 #define PD_ARM_H
 
+#define PD_VECTOR_BYTES 16
+
 /* The core detects by itself that whole lines are written, and does not fetch them. */
 PD_INLINE void pd_stream_f32v(float *p, pd_f32v v) { pd_store_f32v(p, v); }
 PD_INLINE void pd_stream_fence(void) {}

@@ -4,7 +4,6 @@
 
 #include <arm_neon.h>
 
-#define PD_VECTOR_BYTES 16
 #define PD_OWN_QUOTIENTS
 #define PD_OWN_ROOT(v) vsqrtq_f64((float64x2_t)(v))
 #include "pd_vectors.h"

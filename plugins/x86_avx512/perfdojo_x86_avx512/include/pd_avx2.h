@@ -6,6 +6,7 @@
 
 #include "pd_scalar.h"
 
+#define PD_VECTOR_BYTES 32
 typedef __m256 pd_f32v;
 enum { PD_LANES_F32 = 8 };
 
@@ -72,6 +73,9 @@ PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
 {
     return _mm256_blendv_ps(b, a, _mm256_castsi256_ps(pd_first_mask(n)));
 }
+
+/* A piece that is inserted from memory needs no port of shuffles. */
+#define PD_JOIN(p) _mm256_inserti128_si256(_mm256_castsi128_si256((__m128i)p[0]), (__m128i)p[1], 1)
 
 /* By halves: permutations of all lanes take some processors (Zen 2 and 3) two operations each. */
 #define PD_ALTERNATE_OWN

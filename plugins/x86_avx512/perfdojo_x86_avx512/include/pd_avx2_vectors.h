@@ -2,7 +2,6 @@
 #ifndef PD_AVX2_VECTORS_H
 #define PD_AVX2_VECTORS_H
 
-#define PD_VECTOR_BYTES 32
 #define PD_OWN_SOME
 #define PD_OWN_STREAMS
 #define PD_OWN_WIDTHS

@@ -6,6 +6,7 @@
 
 #include "pd_scalar.h"
 
+#define PD_VECTOR_BYTES 64
 typedef __m512 pd_f32v;
 enum { PD_LANES_F32 = 16 };
 
@@ -39,6 +40,11 @@ PD_INLINE pd_f32v pd_select_first_f32v(int n, pd_f32v a, pd_f32v b)
 {
     return _mm512_mask_mov_ps(b, pd_first_mask(n), a);
 }
+
+/* Pieces that are inserted from memory need no port of shuffles. */
+#define PD_JOIN(p) \
+    _mm512_inserti64x2(_mm512_inserti64x2(_mm512_inserti64x2(_mm512_castsi128_si512((__m128i)p[0]), (__m128i)p[1], 1), \
+                                          (__m128i)p[2], 2), (__m128i)p[3], 3)
 
 PD_INLINE pd_f32v pd_swap_f32v(pd_f32v v, int distance)
 {

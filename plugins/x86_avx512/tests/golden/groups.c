@@ -16,6 +16,7 @@
 #include "pd_scalar.h"
 #include "pd_avx512.h"
 #include "pd_avx512_vectors.h"
+#include "pd_transpose.h"
 #include "pd_processor.h"
 
 PD_ANYWHERE static int pd_fits_groups(void)
@@ -70,9 +71,7 @@ static __attribute__((noinline)) int pd_here_groups(const uint8_t *restrict x, c
     pd_i32x16 acc_2_1 = {0};
     for (int64_t i0 = 0; i0 < 4; i0++) {
         for (int64_t i1 = 0; i1 < 2; i1++) {
-            for (int64_t i2 = 0; i2 < 16; i2 += 16) {
-                pd_interleave_8(&w[i0*128 + i1*16 + i2], 32, &w_r[i0*128 + i1*64 + i2*4], 16);
-            }
+            pd_interleave_8(&w[i0*128 + i1*16], 32, &w_r[i0*128 + i1*64], 16);
         }
     }
     for (int64_t i0 = 0; i0 < 2; i0++) {
