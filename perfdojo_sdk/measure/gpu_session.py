@@ -226,8 +226,8 @@ class _Session:
             target.check_seal()
 
     def _copy_given(self) -> None:
-        """Start arrays that are input and output with the values given. A timed call goes on with those of the
-        call before it, as in place."""
+        """Start arrays that are input and output with the values given. (A timed call goes on with those of
+        the call before it, as in place.)"""
         for placed in self.placed:
             if placed.size and (to := self.address[placed.host.name]) != placed.address:
                 self.gpu.copy_in(self.stream, to, placed.address, placed.size)
