@@ -93,9 +93,9 @@ class GpuKernel:
             )
         places = [(spec, _address(array, spec)) for spec, array in zip(self.specs, arrays, strict=True)]
         address = {spec.name: place for spec, place in places}
-        for spec, given in places:
-            if (to := address[spec.name]) != given:
-                self.gpu.copy_in(stream, to, given, bytes_of(spec.shape, spec.dtype))
+        for spec, start in places:
+            if (to := address[spec.name]) != start:
+                self.gpu.copy_in(stream, to, start, bytes_of(spec.shape, spec.dtype))
         for function, launch, values in self.sequence:
             given = [
                 self.workspace + int(name[1:]) if name.startswith("@") else address[name]
