@@ -20,6 +20,7 @@ from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Failure, KernelSource, Measurement
 from perfdojo_sdk.library.arrays import ArgumentValueError
 from perfdojo_sdk.library.loader import load_library
+from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.plugins import load_plugins
 from perfdojo_sdk.verify.dependence import verify_dependence
 from perfdojo_sdk.verify.exact import verify_exact
@@ -141,10 +142,25 @@ int pd_case(const float *given, float *k, void *w, size_t bytes, int threads) {{
         assert isinstance(RUNNER.run(artifact, replace(ALL, executions=others)), Measurement)
 
 
-@pytest.mark.parametrize("name", ["riscv_snitch", "cuda_gh200"])
-def test_targets_whose_kernels_write_arrays_of_their_own_refuse_in_words(name: str) -> None:
+@pytest.mark.parametrize("target", ["cuda_gh200", "hip_mi300a"])
+def test_a_library_for_a_gpu_takes_it_too(
+    target: str, cli: Callable[..., Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "step.dojo").write_text(STEP)
+    built = cli("build-library", "--target", target, "--kernels", "step.dojo", "-o", "lib", plugins=target)
+    assert built.code == 0, built.err
+    (entry,) = read_manifest(tmp_path / "lib").kernels
+    assert [a.name for a in entry.inputs] == ["x", "k"] and [a.name for a in entry.outputs] == ["y", "k"]
+    header = next((tmp_path / "lib" / "include").iterdir()).read_text()
+    assert "const float *x, const float *pd_given_k, float *y, float *k" in header
+    assert "pass it as both and it is changed in place" in header
+    checked = cli("bench", "lib", plugins=target)
+    assert checked.code == 0, checked.err
+
+
+def test_a_target_whose_kernels_write_arrays_of_their_own_refuses_in_words() -> None:
     plugins = load_plugins()
-    target = plugins.target(name)
+    target = plugins.target("riscv_snitch")
     with pytest.raises(UnavailableError) as refused:
         plugins.code_generator(target).generate(parse(STEP, plugins.rules(target).dialect), "pd_step")
     assert refused.value.code == "PD-C001" and "k is input and output" in refused.value.what

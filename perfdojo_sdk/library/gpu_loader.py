@@ -15,6 +15,7 @@ from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.hookspecs.types import ArraySpec
 from perfdojo_sdk.library.manifest import LibraryError, read_artefact, read_manifest
 from perfdojo_sdk.measure.gpu_session import Gpu
+from perfdojo_sdk.measure.kernel_calls import bytes_of
 
 #: dtype -> ``typestr`` of the CUDA array interface, which ROCm's tensors have too.
 _TYPES = {
@@ -79,6 +80,9 @@ class GpuKernel:
     def __call__(self, *arrays: Any, stream: Any = 0) -> None:
         """Put the launches into ``stream``: inputs, then outputs, each with ``__cuda_array_interface__``.
 
+        An array that is input and output is given twice: the same one is changed in place, another one starts
+        with a copy of the first.
+
         :class:`ArgumentError` (PD-L041) for an array that the kernel does not take, OSError when the driver
         refuses a launch.
         """
@@ -87,7 +91,11 @@ class GpuKernel:
             raise ArgumentError(
                 "PD-L041", f"{number_of(len(arrays), 'arrays')} for {len(self.specs)}", hint=f"give {names}"
             )
-        address = {s.name: _address(a, s) for s, a in zip(self.specs, arrays, strict=True)}
+        places = [(spec, _address(array, spec)) for spec, array in zip(self.specs, arrays, strict=True)]
+        address = {spec.name: place for spec, place in places}
+        for spec, start in places:
+            if (to := address[spec.name]) != start:
+                self.gpu.copy_in(stream, to, start, bytes_of(spec.shape, spec.dtype))
         for function, launch, values in self.sequence:
             given = [
                 self.workspace + int(name[1:]) if name.startswith("@") else address[name]

@@ -329,17 +329,24 @@ class Operator:
             hint = by_keyword(keywords([i.name for i in names], OWN_ARGUMENTS))
             raise ArgumentTypeError("PD-L011", what, hint=hint if len(inputs) < len(names) else "")
         views = [view(value, i.name) for value, i in zip(inputs, names, strict=True)]
-        key = tuple((v.shape, dtype_name(v.dtype)) for v in views)
+        return self._fitting(tuple((v.shape, dtype_name(v.dtype)) for v in views))
+
+    def fitting(self, forms: Sequence[tuple[tuple[int, ...], str]]) -> KernelEntry:
+        """The kernel for inputs of these shapes and dtypes; the errors of a call if there is none."""
+        return self._fitting(tuple(forms)).entry
+
+    def _fitting(self, key: tuple[tuple[tuple[int, ...], str], ...]) -> _Function:
         function = self._functions.get(key) or self._packing(key)
         if function is not None:
             return function
         given = ", ".join(_shown(shape, dtype) for shape, dtype in key)
+        entry = next(iter(self._functions.values())).entry
         what = f"{self.name} has no kernel for {given}"
         why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
         build = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
         hint = f"pass such arrays, or build a kernel for yours: {build}, or with the FILE.dojo that has it"
         if order := self._fitting_order(key):
-            fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, names, strict=True))
+            fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, entry.inputs, strict=True))
             hint = f"they fit in another order: {', '.join(fits)}"
         inputs = [i for f in self._functions.values() for i in f.entry.inputs]
         if packed := next((i for i in inputs if i.holds is not None), None):

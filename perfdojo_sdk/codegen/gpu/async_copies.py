@@ -2,7 +2,8 @@
 
 The location ``async`` is shared memory that is filled by such copies. A copy is complete when its thread has
 waited and a barrier has passed. So it may be asynchronous only if nothing else in the same thread's nest uses
-the buffer: all uses then come behind a barrier, and the emitter waits in front of each barrier. Neighbours
+the buffer or writes what it copies: all that comes behind a barrier, and the emitter waits in front of each
+barrier. Neighbours
 move 16 bytes at a time where they can; what is shorter than a word moves only so, and else by plain stores.
 """
 
@@ -45,4 +46,5 @@ def _copies(
     if source.kind not in ("array", "memory") or "threads" not in roles or "warps" in roles:
         return False
     nest = use.path[: roles.index("threads") + 1]
-    return sum(other.path[: len(nest)] == nest for other in uses) == 1
+    written = [other for other in mapped.program.occurrences[source.buffer.name] if other.writes]
+    return sum(other.path[: len(nest)] == nest for other in (*uses, *written)) == 1

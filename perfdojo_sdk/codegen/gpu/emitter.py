@@ -27,7 +27,6 @@ from perfdojo_sdk.codegen.names import c_name
 from perfdojo_sdk.codegen.operations import HEADER
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import ROUNDED_DTYPES
-from perfdojo_sdk.core.errors import UnavailableError
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
@@ -59,7 +58,6 @@ class GpuEmitter(GpuWriter):
         super().__init__(program, symbol, dialect)
         self.mapped: ProgramMap = map_program(program, dialect, machine)
         check_blocks(program, self.mapped)
-        _check_in_out(program)
         self.placed, self.workspace = place(self.mapped)
         self.runtime, self.language = runtime, language
         self.unit: Unit = "block"
@@ -102,8 +100,8 @@ class GpuEmitter(GpuWriter):
         """The arguments of a launch's kernel, in the order of the interface and the buffers."""
         node = self.program.node(launch.path)
         used = {self.program.buffer_of[a].name for a in node.arrays}
-        order = [self.program.buffer_of[a].name for a in (*self.program.inputs, *self.program.outputs)]
-        order += [b.name for b in self.program.buffers if b.name not in order]
+        interface = [self.program.buffer_of[a].name for a in (*self.program.inputs, *self.program.outputs)]
+        order = dict.fromkeys([*interface, *(b.name for b in self.program.buffers)])
         return [self.placed[n] for n in order if n in used and self.placed[n].kind in ("array", "memory")]
 
     def _launched(self, launch: Launch, number: int) -> str:
@@ -162,7 +160,7 @@ class GpuEmitter(GpuWriter):
     def _parameter(self, placed: Placed, exchanged: frozenset[str]) -> str:
         name = placed.buffer.name
         other = "PD_EXCHANGED" if name in exchanged else "PD_ARRAY"
-        word = "PD_INPUT" if name in self.program.inputs else other
+        word = "PD_INPUT" if name in self.program.read_only else other
         cells = placed.bytes if placed.buffer.packed else placed.all_cells
         return f"{word}({c_type(placed.buffer)}, {cells}, {c_name(placed.buffer.name)})"
 
@@ -485,17 +483,6 @@ class GpuEmitter(GpuWriter):
         if statement.id in self.copies and lanes % WIDTHS[statement.dtype] == 0:
             return WIDTHS[statement.dtype]
         return lanes_at_once(statement.dtype)
-
-
-def _check_in_out(program: Program) -> None:
-    """UnavailableError where a kernel changes an array of its caller in place."""
-    if program.in_out:
-        raise UnavailableError(
-            "PD-C001",
-            f"{program.name}: {', '.join(sorted(program.in_out))} is input and output",
-            why="kernels for blocks and warps write arrays of their own",
-            hint="give the result another name and copy what stays",
-        )
 
 
 def _part(number: str, stride: int, size: int, total: int) -> str:

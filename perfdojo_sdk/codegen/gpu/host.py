@@ -28,9 +28,9 @@ class HostPart(CEmitter, ABC):
         """The arguments of a launch's kernel."""
 
     def _host(self) -> str:
-        arrays = [f"const {self._type(a)} *{c_name(a)}" for a in self.program.given]
+        arrays = [f"const {self._type(a)} *{self.input_name(a)}" for a in self.program.given]
         arrays += [f"{self._type(a)} *{c_name(a)}" for a in self.program.outputs]
-        names = [c_name(a) for a in (*self.program.given, *self.program.outputs)]
+        names = [*map(self.input_name, self.program.given), *map(c_name, self.program.outputs)]
         self.function = Function(())
         f = self.function
         f.line("char *const pd_base = (char *)workspace;")
@@ -42,6 +42,10 @@ class HostPart(CEmitter, ABC):
             if not self.program.occurrences[name]:
                 f.line(f"(void){c_name(name)};")
         f.line("PD_BEGIN_CALL();")
+        for name in self.program.outputs:
+            if name in self.program.in_out:
+                cells = self.program.buffer_of[name].cells
+                f.line(f"PD_GIVEN({c_name(name)}, {self.input_name(name)}, {cells});")
         self._host_nodes(self.program.body, ())
         f.line("return PD_END_CALL();")
         launch = [f"PD_HOST int {self.symbol}_on({', '.join([*arrays, _TAIL, 'void *stream'])})", "{"]

@@ -64,7 +64,7 @@ class Exchange:
     def __init__(
         self, mapped: ProgramMap, placed: Mapping[str, Placed], unit: str, later: frozenset[str]
     ) -> None:
-        """``later``: ids of statements whose writes are done behind a barrier only, for their thread too."""
+        """``later``: ids of statements that read and write behind a barrier only, for their thread too."""
         self.mapped, self.placed, self.unit, self.later = mapped, placed, unit, later
 
     def uses(self, node: Node, path: Path) -> list[Use]:
@@ -83,7 +83,7 @@ class Exchange:
             placed = self.placed[self.mapped.program.buffer_of[access.array].name]
             if placed.kind in ("array", "memory", "shared") and not self._private(placed, path, top):
                 threads, known = self._threads(node, path, top, access)
-                known = known and not (writes and node.id in self.later)
+                known = known and node.id not in self.later
                 digits = _digits(placed, access, threads, self._sizes(path)) if known else None
                 yield Use(placed.buffer.name, access, writes, threads, known, digits)
 

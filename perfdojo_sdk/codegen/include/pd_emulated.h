@@ -409,13 +409,16 @@ struct Mark {
     }
 };
 
+struct Shadow;
+static bool is_given(const Shadow *cell);
+
 struct Shadow {
     Mark written, read[2];
 
     void on_read(const char *name, bool shared)
     {
         const uint32_t serial = me->of->serial;
-        if (shared ? written.serial != serial : !written.serial)
+        if (shared ? written.serial != serial : !written.serial && !is_given(this))
             fail(UNWRITTEN, "a cell is read that nobody wrote", name);
         if (!written.ordered(shared))
             fail(RACE, "one thread reads what another one writes, with no barrier between", name);
@@ -436,6 +439,7 @@ struct Watched {
     const void *array;
     Shadow *shadow;
     size_t cells;
+    bool given; /* the caller wrote all of its cells */
 };
 static const int MOST_ARRAYS = 4096;
 static Watched watched[MOST_ARRAYS];
@@ -452,8 +456,23 @@ static Shadow *shadow_of(const void *array, size_t cells)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
         abort();
-    watched[watched_arrays++] = {array, (Shadow *)memory, cells};
+    watched[watched_arrays++] = {array, (Shadow *)memory, cells, false};
     return (Shadow *)memory;
+}
+
+static bool is_given(const Shadow *cell)
+{
+    for (int k = 0; k < watched_arrays; k++)
+        if (cell >= watched[k].shadow && cell < watched[k].shadow + watched[k].cells)
+            return watched[k].given;
+    return false;
+}
+
+static void note_given(const void *array, size_t cells)
+{
+    shadow_of(array, cells);
+    for (int k = 0; k < watched_arrays; k++)
+        watched[k].given = watched[k].given || watched[k].array == array;
 }
 
 static void begin_call()
@@ -542,11 +561,19 @@ template <class T, int64_t CELLS> struct Input {
     const pd_emulated::Array<type, cells> name(pd_shared_##name, #name)
 #else
 static void begin_call() { fault = 0; }
+static void note_given(const void *, size_t) {}
 #define PD_INPUT(type, cells, name) const type *const name
 #define PD_ARRAY(type, cells, name) type *const name
 #define PD_EXCHANGED(type, cells, name) PD_ARRAY(type, cells, name)
 #define PD_SHARED(type, cells, name) alignas(16) static type name[cells]
 #endif
+
+template <class T> static inline void start_with(T *array, const T *given, size_t cells)
+{
+    if (array != given)
+        memcpy(array, given, cells * sizeof(T));
+    note_given(array, cells);
+}
 
 static inline void aligned4(const void *first, int64_t at)
 {
@@ -721,6 +748,7 @@ static inline void tile_add(Tile<V> &sum, const Side<A> &rows, const Side<B> &co
 #define PD_SHARED_AT(type, cells, name, start) PD_SHARED(type, cells, name)
 #define PD_BEGIN_CALL() pd_emulated::begin_call()
 #define PD_END_CALL() 0
+#define PD_GIVEN(array, given, cells) pd_emulated::start_with(array, given, cells)
 
 #define pd_block (pd_emulated::me->of->number)
 #define pd_thread (pd_emulated::me->thread)

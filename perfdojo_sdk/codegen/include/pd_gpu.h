@@ -14,6 +14,8 @@
  *   PD_LAUNCH(kernel, blocks, threads, ...)   in the host's function, which returns non-zero on failure
  *   PD_HOST                           the head of the host's functions; undefined where there is no host part
  *   PD_BEGIN_CALL(), PD_END_CALL()    around the launches of one call; the end's value is the call's status
+ *   PD_GIVEN(array, given, cells);    between them, before the launches: the array, which is input and output, starts
+ *                                     with the cells of the given one, unless both are one array
  *   PD_WARP                           lanes of a warp
  *   PD_UNROLL                         unrolls the loop that follows
  *   pd_block, pd_thread, pd_lane, pd_warp     numbers: of the block, in the block, in the warp, of the warp

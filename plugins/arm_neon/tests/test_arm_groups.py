@@ -205,10 +205,10 @@ def test_results_are_those_of_another_emulator(tmp_path: Path) -> None:
 def test_sums_are_rounded_to_odd() -> None:
     """The neighbour whose last digit is 1 is taken, unless the sum is a number; small ones vanish."""
     least = 2.0**-126
-    a = np.array([1.0, 1.0, 1.0, -1.0, 1 + 2.0**-23, least * 1.5, 2.0**127 * 1.5, least])
-    b = np.array([2.0**-40, -(2.0**-40), 2.0**-23, -(2.0**-40), 2.0**-60, -least, 2.0**127, 0.0])
+    a = (1.0, 1.0, 1.0, -1.0, 1 + 2.0**-23, least * 1.5, 2.0**127 * 1.5, least)
+    b = (2.0**-40, -(2.0**-40), 2.0**-23, -(2.0**-40), 2.0**-60, -least, 2.0**127, 0.0)
     expected = [1 + 2.0**-23, 1 - 2.0**-24, 1 + 2.0**-23, -1 - 2.0**-23, 1 + 2.0**-23, 0, np.inf, least]
-    np.testing.assert_array_equal(newer.rounded_sum(a, b), expected)
+    assert [newer.rounded_sum(*pair) for pair in zip(a, b, strict=True)] == expected
 
 
 @needs_compiler

@@ -93,6 +93,9 @@ class CudaGpu:
     def fill_in(self, stream: Any, address: int, content: int, size: int) -> None:
         self._of(self.cuda.cuMemsetD8Async(address, content, size, stream))
 
+    def copy_in(self, stream: Any, to: int, origin: int, size: int) -> None:
+        self._of(self.cuda.cuMemcpyDtoDAsync(to, origin, size, stream))
+
     def put(self, address: int, host: int, size: int) -> None:
         self._of(self.cuda.cuMemcpyHtoD(address, host, size))
 

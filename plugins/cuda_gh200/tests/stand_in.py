@@ -45,6 +45,7 @@ class StandIn:
         self.events: dict[int, float] = {}
         self.faulted = False
         self.launched: list[str] = []
+        self.copied: list[int] = []
         self.graphs = 0
         self.dynamic: dict[str, int] = {}
 
@@ -110,6 +111,12 @@ class StandIn:
 
     def cuMemcpyDtoH(self, host: int, address: int, size: int) -> Any:
         np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(host))[:] = self.at(address, size)
+        return (OK,)
+
+    def cuMemcpyDtoDAsync(self, to: int, origin: int, size: int, stream: str) -> Any:
+        assert stream == "stream" and self.capturing is None
+        self.at(to, size)[:] = self.at(origin, size)
+        self.copied.append(size)
         return (OK,)
 
     # -- work ----------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from perfdojo_sdk.measure.gpu_session import Arguments, Launch
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6")
 
 _SUCCESS = 0
-_TO_DEVICE, _TO_HOST = 1, 2
+_TO_DEVICE, _TO_HOST, _ON_DEVICE = 1, 2, 3
 _RELAXED_CAPTURE = 2
 _NAME_BYTES = 256
 
@@ -37,6 +37,7 @@ _CALLS = {
     "hipMemset": (c_void_p, c_int, c_size_t),
     "hipMemsetAsync": (c_void_p, c_int, c_size_t, c_void_p),
     "hipMemcpy": (c_void_p, c_void_p, c_size_t, c_int),
+    "hipMemcpyAsync": (c_void_p, c_void_p, c_size_t, c_int, c_void_p),
     "hipModuleLaunchKernel": (
         c_void_p, *[c_uint] * 7, c_void_p, POINTER(c_void_p), POINTER(c_void_p),
     ),
@@ -139,6 +140,9 @@ class HipGpu:
 
     def fill_in(self, stream: Any, address: int, content: int, size: int) -> None:
         self._do("hipMemsetAsync", address, content, size, stream)
+
+    def copy_in(self, stream: Any, to: int, origin: int, size: int) -> None:
+        self._do("hipMemcpyAsync", to, origin, size, _ON_DEVICE, stream)
 
     def put(self, address: int, host: int, size: int) -> None:
         self._do("hipMemcpy", address, host, size, _TO_DEVICE)

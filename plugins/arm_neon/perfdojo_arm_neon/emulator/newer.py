@@ -3,13 +3,16 @@ of small matrices of bytes and of bf16, and sums of products of bf16.
 
 The emulator stops at an instruction that it does not know. Its result is computed here, as the Arm
 Architecture Reference Manual defines it; products of bf16 as without FEAT_EBF16: sums are rounded to odd, and
-numbers below the normal ones count as zero. A test compares the results with those of another emulator.
+numbers below the normal ones count as zero. A test compares the results with those of another emulator. A
+register holds a few numbers, for which Python's own floats are many times faster than arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import copysign, inf, isfinite, nan
+from struct import Struct, calcsize
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +20,7 @@ import numpy.typing as npt
 from perfdojo_arm_neon.emulator.elf import SharedObject
 
 Bytes = npt.NDArray[Any]
-Doubles = npt.NDArray[np.float64]
+Floats: TypeAlias = tuple[float, ...]
 
 #: The instruction that reads ID_AA64ISAR1_EL1 into X0; bits 4:0 are the number of the register.
 _READS_FEATURES = 0xD5380620
@@ -27,9 +30,11 @@ FEATURES = 1 << 52 | 1 << 44
 #: Bits of an instruction besides its registers and its length.
 _MASK = 0xBFE0FC00
 _LEAST, _BEYOND = 2.0**-126, 2.0**128
+_DOUBLE, _WORD = Struct("<d"), Struct("<Q")
+#: (type, bytes) -> vectors of so many bytes.
+_FORMS = {(kind, size): Struct(f"<{size // calcsize(kind)}{kind}") for kind in "HIf" for size in (8, 16, 32)}
 #: Binary digits of f64 that f32 does not have.
 _MORE_DIGITS = 29
-_NAN = 0x7FC00000
 
 
 def questions(loaded: SharedObject) -> list[int]:
@@ -95,63 +100,61 @@ def _wrapped(total: bytes, more: Bytes) -> bytes:
 
 
 def _pairs(total: bytes, a: bytes, b: bytes) -> bytes:
-    one, other = (_numbers(x).reshape(-1, 2) for x in (a, b))
-    return _stored(_with_pair(_singles(total), one, other))
+    one, other = _numbers(a), _numbers(b)
+    return _stored(
+        [_with_pair(v, one, other, 2 * k, 2 * k) for k, v in enumerate(_FORMS["f", len(total)].unpack(total))]
+    )
 
 
 def _tile(total: bytes, a: bytes, b: bytes) -> bytes:
     """Two rows by two columns of sums: two pairs of products, one after the other."""
-    rows, columns = (_numbers(x).reshape(2, 2, 2) for x in (a, b))
-    sums = _singles(total)
-    for pair in range(2):
-        sums = _with_pair(sums, np.repeat(rows[:, pair], 2, 0), np.tile(columns[:, pair], (2, 1)))
+    rows, columns = _numbers(a), _numbers(b)
+    sums = list(_FORMS["f", len(total)].unpack(total))
+    for pair in (0, 2):
+        for k, value in enumerate(sums):
+            sums[k] = _with_pair(value, rows, columns, k // 2 * 4 + pair, k % 2 * 4 + pair)
     return _stored(sums)
 
 
-def _with_pair(sums: Doubles, one: Doubles, other: Doubles) -> Doubles:
-    with np.errstate(all="ignore"):
-        products = _in_range(one * other)
-        return rounded_sum(sums, rounded_sum(products[:, 0], products[:, 1]))
+def _with_pair(value: float, one: Floats, other: Floats, k: int, l: int) -> float:
+    """The value and the products of two neighbours each."""
+    first, second = _in_range(one[k] * other[l]), _in_range(one[k + 1] * other[l + 1])
+    return rounded_sum(value, rounded_sum(first, second))
 
 
-def rounded_sum(a: Doubles, b: Doubles) -> Doubles:
-    """Sums of numbers of f32, rounded to odd."""
-    with np.errstate(all="ignore"):
-        a, b = _in_range(a), _in_range(b)
-        found = a + b
-        back = found - a
-        lost = (a - (found - back)) + (b - back)
-        inexact = (lost != 0) & np.isfinite(found)
-        bits = found.view(np.int64) - (inexact & (np.signbit(lost) != np.signbit(found)))  # towards zero
-        bits |= inexact
-        rest = bits & ((1 << _MORE_DIGITS) - 1)
-        odd = (bits - rest) | ((rest != 0).astype(np.int64) << _MORE_DIGITS)
-        return _in_range(np.where(np.isfinite(found), odd.view(np.float64), found))
+def rounded_sum(a: float, b: float) -> float:
+    """The sum of two numbers of f32, rounded to odd."""
+    a, b = _in_range(a), _in_range(b)
+    found = a + b
+    if not isfinite(found):
+        return found
+    back = found - a
+    lost = (a - (found - back)) + (b - back)
+    (bits,) = _WORD.unpack(_DOUBLE.pack(found))
+    if lost:
+        bits -= (lost < 0) != (found < 0)  # towards zero
+        bits |= 1
+    if rest := bits & ((1 << _MORE_DIGITS) - 1):
+        (found,) = _DOUBLE.unpack(_WORD.pack(bits - rest | 1 << _MORE_DIGITS))
+    return _in_range(found)
 
 
-def _in_range(values: Doubles) -> Doubles:
-    """The numbers, those below the normal ones of f32 as zeros, those beyond f32 as infinities."""
-    small, large = np.abs(values) < _LEAST, np.abs(values) >= _BEYOND
-    return np.where(small, np.copysign(0, values), np.where(large, np.copysign(np.inf, values), values))
+def _in_range(value: float) -> float:
+    """The number, one below the normal ones of f32 as zero, one beyond f32 as infinity."""
+    if _LEAST <= abs(value) < _BEYOND or value != value:
+        return value
+    return copysign(0.0 if abs(value) < _LEAST else inf, value)
 
 
-def _numbers(words: bytes) -> Doubles:
-    bits = np.frombuffer(words, "<u2").astype(np.uint32) << 16
-    return _in_range(_wide(bits.view(np.float32)))
+def _numbers(words: bytes) -> Floats:
+    halves = _FORMS["H", len(words)].unpack(words)
+    wide = _FORMS["I", 2 * len(words)].pack(*[bits << 16 for bits in halves])
+    return tuple(map(_in_range, _FORMS["f", len(wide)].unpack(wide)))
 
 
-def _singles(words: bytes) -> Doubles:
-    return _wide(np.frombuffer(words, "<f4"))
-
-
-def _wide(values: npt.NDArray[np.float32]) -> Doubles:
-    with np.errstate(invalid="ignore"):  # a NaN that signals
-        return values.astype(np.float64)
-
-
-def _stored(values: Doubles) -> bytes:
-    bits = values.astype(np.float32).view(np.uint32)
-    return np.where(np.isnan(values), np.uint32(_NAN), bits).astype("<u4").tobytes()
+def _stored(values: Sequence[float]) -> bytes:
+    # The default NaN is this one, whatever bits a sum left.
+    return _FORMS["f", 4 * len(values)].pack(*[nan if value != value else value for value in values])
 
 
 #: Bits of an instruction -> its result.

@@ -93,6 +93,12 @@ PD_INLINE float pd_f16_value(uint16_t bits)
 
 #define PD_BEGIN_CALL() ((void)0)
 #define PD_END_CALL() (cudaPeekAtLastError() == cudaSuccess ? 0 : 2)
+#define PD_GIVEN(array, given, cells) \
+    do { \
+        if ((array) != (given) && cudaMemcpyAsync(array, given, (size_t)(cells) * sizeof *(array), \
+                                               cudaMemcpyDeviceToDevice, (cudaStream_t)stream) != cudaSuccess) \
+            return 2; \
+    } while (0)
 #define PD_LAUNCH(kernel, blocks, threads, ...) \
     kernel<<<(unsigned)(blocks), (unsigned)(threads), 0, (cudaStream_t)stream>>>(__VA_ARGS__)
 #define PD_LAUNCH_DYNAMIC(kernel, blocks, threads, bytes, ...) \

@@ -72,6 +72,12 @@ PD_INLINE float pd_f16_value(uint16_t bits)
 
 #define PD_BEGIN_CALL() ((void)0)
 #define PD_END_CALL() (hipPeekAtLastError() == hipSuccess ? 0 : 2)
+#define PD_GIVEN(array, given, cells) \
+    do { \
+        if ((array) != (given) && hipMemcpyAsync(array, given, (size_t)(cells) * sizeof *(array), \
+                                               hipMemcpyDeviceToDevice, (hipStream_t)stream) != hipSuccess) \
+            return 2; \
+    } while (0)
 #define PD_LAUNCH(kernel, blocks, threads, ...) \
     kernel<<<dim3((unsigned)(blocks)), dim3((unsigned)(threads)), 0, (hipStream_t)stream>>>(__VA_ARGS__)
 
