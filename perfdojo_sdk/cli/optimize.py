@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.library.manifest import KernelEntry
+    from perfdojo_sdk.models.cache import CacheUse
     from perfdojo_sdk.models.optimise import ModelResult
     from perfdojo_sdk.models.shortening import Shortened
 
@@ -137,6 +138,7 @@ def command(
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
+    from perfdojo_sdk.models.cache import CacheUse, KernelCache
     from perfdojo_sdk.models.free_rows import optimise_rows
     from perfdojo_sdk.models.model import load_model
     from perfdojo_sdk.models.optimise import optimise, refused_by
@@ -184,6 +186,7 @@ def command(
         raise asked.dependent or refused
     settings = replace(Settings(), threads=threads or Settings().threads)
     budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
+    use = CacheUse(KernelCache())
     folder = output or Path("build", "models", _folder_name(model))
     if asked.free is not None:
         progress(f"{asked.free.name} is free: kernels for {', '.join(map(str, sizes))} rows")
@@ -200,16 +203,16 @@ def command(
             each = max(1, tune // (len(sizes) * len(graph.programs)))
             settings = replace(settings, search=AUTO, evaluations=each)
         result = optimise_rows(
-            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes
+            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes, use
         )
-        emit(_text(result), _data(result), as_json)
+        emit(_text(result, use), _data(result, use), as_json)
         return
     if dtype is None:
         result = optimise(
             plugins, found, graph, folder, settings, observer(), fuse, freeze, most,
-            policy=policy, offers=asked.offers, budget=budget,
+            policy=policy, offers=asked.offers, budget=budget, use=use,
         )  # fmt: skip
-        emit(_text(result), _data(result), as_json)
+        emit(_text(result, use), _data(result, use), as_json)
         return
     if dtype == BF16:
         settings = replace(settings, most=Kind.CHANGES_PRECISION)
@@ -220,15 +223,15 @@ def command(
     progress(f"{dtype}: {kept} of {number_of(len(made.choices), 'layers')}")
     result = optimise(
         plugins, found, made.graph, folder, settings, observer(), fuse, True, most,
-        declared=made.folds, budget=budget,
+        declared=made.folds, budget=budget, use=use,
     )  # fmt: skip
     built = load_model(folder)
     meant = reference_of(graph, samples, run)
     pairs = zip(samples, meant, strict=True)
     error = max(error_of(built.run(sample), outputs) for sample, outputs in pairs)
     emit(
-        _accuracy(made, dtype, error, max_error) + "\n" + _text(result),
-        _data(result) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
+        _accuracy(made, dtype, error, max_error) + "\n" + _text(result, use),
+        _data(result, use) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
         as_json,
     )
 
@@ -292,11 +295,15 @@ def _calls(result: ModelResult) -> Counter[str]:
     return counts
 
 
-def _text(result: ModelResult) -> str:
+def _text(result: ModelResult, use: CacheUse) -> str:
     free, packed = result.manifest.rows, result.manifest.packed
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = _calls(result)
     lines = kernel_lines(_entries(result), counts, result.manifest.parts.values())
+    if use.count:
+        lines.append(f"{use.count} of {number_of(len(_entries(result)), 'kernels')} came from the cache")
+    if use.trouble:
+        lines.append(f"no kernel came from the cache or went there: {use.trouble}")
     if foreign := result.manifest.parts.values():
         crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
         peers = " and ".join(sorted({str(p.peer) for p in foreign}))
@@ -354,13 +361,14 @@ def _races(result: ModelResult) -> list[str]:
     return [*lines, *([result.manifest.verdict] if result.manifest.verdict else [])]
 
 
-def _data(result: ModelResult) -> dict[str, Any]:
+def _data(result: ModelResult, use: CacheUse) -> dict[str, Any]:
     manifest = result.manifest
     return {
         "directory": str(result.directory),
         "target": manifest.target,
         "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
+        "cached": use.count,
         "per_kernel": kernel_data(_entries(result), _calls(result)),
         "free": None if manifest.rows is None else manifest.rows.name,
         "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],

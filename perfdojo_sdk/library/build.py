@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
 
 RECORDS, TUNED, LOCK = "records.sqlite", "tuned", ".lock"
+#: The files of a database of records.
+DATABASE = tuple(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
 #: Files in a library's folder that are written outside of :func:`package`, which checks for links itself.
-_NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
+_NO_LINKS = (FILE, TUNED, *DATABASE)
 
 
 class Observer:

@@ -34,10 +34,12 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.build import BuildResult, Observer, build_library
+from perfdojo_sdk.library.builder import MakeBuilder
 from perfdojo_sdk.library.loader import load_library
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.budget import Budget
+from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import FILE as UNIT
 from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
@@ -64,6 +66,7 @@ from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.packed_weights import with_packed_weights
 from perfdojo_sdk.models.packing import (
     PackPlan,
+    by_symbols,
     constant_inputs,
     has_function,
     kept_warm,
@@ -157,6 +160,7 @@ def optimise(
     policy: Policy = KERNELS_ONLY,
     offers: Offers | None = None,
     budget: Budget | None = None,
+    use: CacheUse | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
@@ -169,6 +173,7 @@ def optimise(
     ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
     ``offers``: the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it
     computes faster. ``budget``: of a search that begins when all kernels are built and timed.
+    ``use``: that of the user's cache of kernels, if any.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -214,9 +219,11 @@ def optimise(
             observer,
             start_over=True,
             unit=None if graph.foreign else unit,
-            make_builder=packing_builder(
-                {symbols[text]: names for text, names in constants.items()},
-                [symbols[program.text] for program in cold],
+            make_builder=cached(
+                packing_builder(
+                    by_symbols(graph.programs, constants), [symbols[program.text] for program in cold]
+                ),
+                use,
             ),
         )
         result = build()
@@ -253,6 +260,11 @@ def optimise(
         "checks": perf_counter() - written,
     }
     return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
+
+
+def cached(make: MakeBuilder, use: CacheUse | None) -> MakeBuilder:
+    """Makes builders that use the cache, if any."""
+    return use.around(make) if use is not None else make
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:
