@@ -13,6 +13,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
+from perfdojo_sdk.cli.explain_plan import decision
 from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
 from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
@@ -300,8 +301,8 @@ def _text(result: ModelResult, use: CacheUse) -> str:
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = _calls(result)
     lines = kernel_lines(_entries(result), counts, result.manifest.parts.values())
-    if use.count:
-        lines.append(f"{use.count} of {number_of(len(_entries(result)), 'kernels')} came from the cache")
+    if taken := use.count(entry.name for entry in _entries(result)):
+        lines.append(f"{taken} of {number_of(len(_entries(result)), 'kernels')} came from the cache")
     if use.trouble:
         lines.append(f"no kernel came from the cache or went there: {use.trouble}")
     if foreign := result.manifest.parts.values():
@@ -316,6 +317,7 @@ def _text(result: ModelResult, use: CacheUse) -> str:
         known = {name for graph in graphs for name in graph.constants}
         read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
         lines.append(f"packed once for all calls, in no time above: {read}, as {memory(packed.bytes)}")
+    lines += _groupings(result)
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)
@@ -338,6 +340,13 @@ def _text(result: ModelResult, use: CacheUse) -> str:
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
     return "\n".join(lines)
+
+
+def _groupings(result: ModelResult) -> list[str]:
+    """The edges at which other groupings were measured, for a person."""
+    rows = [(e.value, e.producer, e.consumer, decision(e), e.why) for e in result.regrouped]
+    columns = ("array", "from", "to", "decision", "why")
+    return [table(columns, rows, "groupings, measured on this machine")] if rows else []
 
 
 def _races(result: ModelResult) -> list[str]:
@@ -368,10 +377,11 @@ def _data(result: ModelResult, use: CacheUse) -> dict[str, Any]:
         "target": manifest.target,
         "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
-        "cached": use.count,
+        "cached": use.count(entry.name for entry in _entries(result)),
         "per_kernel": kernel_data(_entries(result), _calls(result)),
         "free": None if manifest.rows is None else manifest.rows.name,
         "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],
+        "groupings": [asdict(edge) for edge in result.regrouped],
         "races": [race.model_dump(mode="json") for race in manifest.races],
         "verdict": manifest.verdict,
         "elsewhere": {name: part.model_dump(mode="json") for name, part in manifest.parts.items()},

@@ -13,7 +13,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -281,10 +281,9 @@ class CacheUse:
     trouble: str = ""
     """The reason why the cache is not used."""
 
-    @property
-    def count(self) -> int:
-        """The number of kernels that came from the cache."""
-        return sum(self.taken.values())
+    def count(self, names: Iterable[str]) -> int:
+        """The number of kernels, among those of these names, that came from the cache."""
+        return sum(self.taken.get(name, False) for name in names)
 
     def around(self, make: MakeBuilder) -> MakeBuilder:
         """Makes builders that use the cache."""
