@@ -170,7 +170,7 @@ def test_trials_build_what_is_missing_within_their_budget() -> None:
     graph = layers(1)
     built: list[str] = []
 
-    def build(groups: Groups, programs: Any) -> list[KernelResult]:
+    def build(laid: Plain, programs: Any) -> list[KernelResult]:
         built.extend(program.name for program in programs)
         return [KernelResult(Kernel(p.name, "", p), None, "it fails") for p in programs]
 

@@ -7,7 +7,7 @@ is built, all kernels that the target does not generate are listed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from hashlib import sha256
@@ -183,7 +183,8 @@ def optimise(
     may need; a model that needs more is refused, before anything is built if that is known by then.
     ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
     ``offers``: the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it
-    computes faster. ``budget``: of a search that begins when all kernels are built and timed.
+    computes faster. ``budget``: of a search that begins when all kernels are built and timed; a part of it
+    goes to other groupings of the nodes (:mod:`.regrouping`), the rest to kernels.
     ``use``: that of the user's cache of kernels, if any.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
@@ -194,48 +195,21 @@ def optimise(
     if refused:
         raise refused[0][1]
     given = graph
-    groups = unit_of(target.dialect)
+    integers = unit_of(target.dialect)
     single, whole, folds = single_kernels(target, graph, freeze)
     plan = plan_for(plugins, target, single) if fuse else FusionPlan((), ())
     settings, pack = settings or Settings(), PackPlan()
+    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use)
 
     @lru_cache(maxsize=2)  # two plans are compared; each copy may hold weights in another layout
     def lay(groups: Groups) -> _Laid:
         return _laid(plugins, target, single, groups, freeze, packable=offers is None)
 
-    def builder_of(laid: _Laid) -> MakeBuilder:
-        return cached(packing_builder(*laid.fixed), use)
-
-    def build(laid: _Laid, own: Mapping[str, Own] | None = None) -> BuildResult:
-        def unit(found: Sequence[Found]) -> packaging.Unit:
-            nonlocal pack
-            pack = plan_packing([laid.graph], packings_of(found)) if laid.packs else pack
-            symbols = {k.program.text: k.symbol for k in kernels_of(laid.graph)}
-            return model_unit(laid.graph, laid.memory, weight_places(laid.graph), symbols, pack)
-
-        return build_library(
-            plugins,
-            target,
-            kernels_of(laid.graph),
-            directory / LIBRARY,
-            settings,
-            observer,
-            start_over=True,
-            unit=None if laid.graph.foreign else unit,
-            make_builder=builder_of(laid),
-            own=own,
-        )
-
-    def built_kernels(groups: Groups, programs: Sequence[Program]) -> list[KernelResult]:
-        kernels = [Kernel(kernel_name(p), kernel_name(p), p) for p in programs]
-        make = builder_of(lay(groups))
-        return build_kernels(plugins, target, kernels, directory / LIBRARY, settings, observer, make)
-
     laid, tried = lay(plan.groups), tuple[Edge, ...]()
     refuse_beyond(laid.peak, max_memory)
     result = None
     if laid.graph.nodes:
-        result = build(laid)
+        result, pack = site.library(laid)
         if budget is not None and not result.failed:
             inside = _inside(laid, result, pack, settings.threads)
 
@@ -243,13 +217,13 @@ def optimise(
                 beyond = max_memory is not None and other.peak.total + inside > max_memory
                 return "a call would need more bytes than it may" if beyond else ""
 
-            trials = Trials(lay, built_kernels, budget.part(PART), refuses)
+            trials = Trials(lay, site.kernels, budget.part(PART), refuses)
             trials.learn(result.results)
-            accepts = accepted_by(plugins, target)
-            plan, tried = regrouped(single, plan, accepts, trials) if fuse else (plan, ())
+            if fuse:
+                plan, tried = regrouped(single, plan, accepted_by(plugins, target), trials)
             laid = lay(plan.groups)
             left = budget.less(trials.evaluations, trials.seconds)
-            result = build(laid, left.shared(_times(laid.graph, trials), settings))
+            result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
         refuse_failed(result)
     graph, peak, folds = laid.graph, laid.peak, (*declared, *folds, *laid.folds)
     built = perf_counter()
@@ -271,8 +245,8 @@ def optimise(
     plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
     checks = checked(graph, whole, model, plain, meant)
-    if whole is not given and groups is not None:
-        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target)))
+    if whole is not given and integers is not None:
+        checks = (*checks, *requantised(without_duplicates(given), integers, runs_of(plugins, target)))
     seconds = {
         "kernels": built - begin,
         "package": written - built,
@@ -284,6 +258,54 @@ def optimise(
 def cached(make: MakeBuilder, use: CacheUse | None) -> MakeBuilder:
     """Makes builders that use the cache, if any."""
     return use.around(make) if use is not None else make
+
+
+@dataclass(frozen=True)
+class _Site:
+    """The place where the kernels of a model are built."""
+
+    plugins: Plugins
+    target: Target
+    directory: Path
+    settings: Settings
+    observer: Observer | None
+    use: CacheUse | None
+
+    def library(self, laid: _Laid, own: Mapping[str, Own] | None = None) -> tuple[BuildResult, PackPlan]:
+        """The library of a graph, and the plan of what its function packs."""
+        pack = PackPlan()
+
+        def unit(found: Sequence[Found]) -> packaging.Unit:
+            nonlocal pack
+            pack = plan_packing([laid.graph], packings_of(found)) if laid.packs else pack
+            symbols = {k.program.text: k.symbol for k in kernels_of(laid.graph)}
+            return model_unit(laid.graph, laid.memory, weight_places(laid.graph), symbols, pack)
+
+        result = build_library(
+            self.plugins,
+            self.target,
+            kernels_of(laid.graph),
+            self.directory,
+            self.settings,
+            self.observer,
+            start_over=True,
+            unit=None if laid.graph.foreign else unit,
+            make_builder=cached(packing_builder(*laid.fixed), self.use),
+            own=own,
+        )
+        return result, pack
+
+    def kernels(self, laid: _Laid, programs: Collection[Program]) -> list[KernelResult]:
+        """Some kernels of a graph; the library stays as it is."""
+        return build_kernels(
+            self.plugins,
+            self.target,
+            [kernel for kernel in kernels_of(laid.graph) if kernel.program in programs],
+            self.directory,
+            self.settings,
+            self.observer,
+            cached(packing_builder(*laid.fixed), self.use),
+        )
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:

@@ -28,11 +28,13 @@ from perfdojo_sdk.models.fusion import (
     FusionPlan,
     Grouping,
 )
-from perfdojo_sdk.models.policy import CLEARLY
 from perfdojo_sdk.store.records import KernelRecord
 
 #: Least part of the model's time that is worth a candidate.
 LEAST_PART = 0.05
+#: A candidate has to need at most this part of the time. Times are from records, and those of different
+#: moments differ more than those of calls that take turns.
+FASTER = 0.9
 #: Part of a budget that may go to groupings; the rest is for searches of kernels.
 PART = 0.25
 #: Evaluations that a kernel of a candidate counts as: its initial program and the games of the expert.
@@ -163,7 +165,7 @@ class _Moves:
         counts against it: a call that is timed alone finds it nearer than the model does."""
         crossing = sum(self.plan.edges[change.edge].seconds for change in candidate.changes)
         after_s = outcome.after_s + (crossing if candidate.cuts else 0.0)
-        return not outcome.why_not and after_s < CLEARLY * outcome.before_s
+        return not outcome.why_not and after_s < FASTER * outcome.before_s
 
     def _change(self, grouping: Grouping, number: int) -> Change | None:
         """The cut at an edge inside of a kernel, or the joint at one that costs alone keep outside."""
@@ -285,8 +287,8 @@ class Trials(Generic[L]):
     """The evaluation of plans by kernels that are built, from records where they are there."""
 
     lay: Callable[[Groups], L]
-    build: Callable[[Groups, Sequence[Program]], Iterable[KernelResult]]
-    """Builds kernels as the graph of a plan needs them."""
+    build: Callable[[L, Sequence[Program]], Iterable[KernelResult]]
+    """Builds some kernels of a graph."""
     budget: Budget
     """The most that all may take."""
     refuses: Callable[[L], str]
@@ -327,7 +329,7 @@ class Trials(Generic[L]):
         )
         if not self.budget.allows(*spent):
             return None
-        self.learn(self.build(after, missing) if missing else ())
+        self.learn(self.build(laid, missing) if missing else ())
         self.evaluations = spent[0]
         self.seconds += sum(self._took(program.text) for program in missing)
         after_s = self._all(come)
