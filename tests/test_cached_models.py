@@ -75,7 +75,7 @@ def test_a_second_folder_takes_its_kernels_from_the_cache(
 
 
 def test_a_library_is_made_of_a_record(linking_toy: Plugins, tmp_path: Path) -> None:
-    """What `optimize` put there, `torch.compile` loads: no player plays again."""
+    """A kernel that `optimize` put there is loaded as `torch.compile` does, and not played again."""
     b = Builder()
     given = b.input("x", (4, 8), "f32")
     graph = b.graph({"y": elementwise.relu(b, given)})

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.library.manifest import KernelEntry
-    from perfdojo_sdk.models.cache import CacheUse
     from perfdojo_sdk.models.optimise import ModelResult
     from perfdojo_sdk.models.shortening import Shortened
 
@@ -206,14 +205,14 @@ def command(
         result = optimise_rows(
             plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes, use
         )
-        emit(_text(result, use), _data(result, use), as_json)
+        emit(_text(result), _data(result), as_json)
         return
     if dtype is None:
         result = optimise(
             plugins, found, graph, folder, settings, observer(), fuse, freeze, most,
             policy=policy, offers=asked.offers, budget=budget, use=use,
         )  # fmt: skip
-        emit(_text(result, use), _data(result, use), as_json)
+        emit(_text(result), _data(result), as_json)
         return
     if dtype == BF16:
         settings = replace(settings, most=Kind.CHANGES_PRECISION)
@@ -231,8 +230,8 @@ def command(
     pairs = zip(samples, meant, strict=True)
     error = max(error_of(built.run(sample), outputs) for sample, outputs in pairs)
     emit(
-        _accuracy(made, dtype, error, max_error) + "\n" + _text(result, use),
-        _data(result, use) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
+        _accuracy(made, dtype, error, max_error) + "\n" + _text(result),
+        _data(result) | {"error": error, "layers": [asdict(choice) for choice in made.choices]},
         as_json,
     )
 
@@ -296,15 +295,15 @@ def _calls(result: ModelResult) -> Counter[str]:
     return counts
 
 
-def _text(result: ModelResult, use: CacheUse) -> str:
+def _text(result: ModelResult) -> str:
     free, packed = result.manifest.rows, result.manifest.packed
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = _calls(result)
     lines = kernel_lines(_entries(result), counts, result.manifest.parts.values())
-    if taken := use.count(entry.name for entry in _entries(result)):
+    if taken := _taken(result):
         lines.append(f"{taken} of {number_of(len(_entries(result)), 'kernels')} came from the cache")
-    if use.trouble:
-        lines.append(f"no kernel came from the cache or went there: {use.trouble}")
+    if result.use is not None and result.use.trouble:
+        lines.append(f"no kernel came from the cache or went there: {result.use.trouble}")
     if foreign := result.manifest.parts.values():
         crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
         peers = " and ".join(sorted({str(p.peer) for p in foreign}))
@@ -342,6 +341,11 @@ def _text(result: ModelResult, use: CacheUse) -> str:
     return "\n".join(lines)
 
 
+def _taken(result: ModelResult) -> int:
+    """The number of kernels that came from the cache."""
+    return result.use.count(entry.name for entry in _entries(result)) if result.use is not None else 0
+
+
 def _groupings(result: ModelResult) -> list[str]:
     """The edges at which other groupings were measured, for a person."""
     rows = [(e.value, e.producer, e.consumer, decision(e), e.why) for e in result.regrouped]
@@ -370,14 +374,14 @@ def _races(result: ModelResult) -> list[str]:
     return [*lines, *([result.manifest.verdict] if result.manifest.verdict else [])]
 
 
-def _data(result: ModelResult, use: CacheUse) -> dict[str, Any]:
+def _data(result: ModelResult) -> dict[str, Any]:
     manifest = result.manifest
     return {
         "directory": str(result.directory),
         "target": manifest.target,
         "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
-        "cached": use.count(entry.name for entry in _entries(result)),
+        "cached": _taken(result),
         "per_kernel": kernel_data(_entries(result), _calls(result)),
         "free": None if manifest.rows is None else manifest.rows.name,
         "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],

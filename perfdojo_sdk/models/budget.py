@@ -36,7 +36,7 @@ class Budget:
         return enough and (self.seconds is None or seconds <= self.seconds)
 
     def less(self, evaluations: int, seconds: float) -> Budget:
-        """What is left of it."""
+        """The rest of it, once so much is spent."""
         left = None if self.evaluations is None else max(0, self.evaluations - evaluations)
         return Budget(left, None if self.seconds is None else max(0.0, self.seconds - seconds))
 

@@ -302,7 +302,7 @@ class CacheUse:
         self._tried(lambda: self.cache.keep(context, found))
 
     def _tried(self, work: Callable[[], Found | None]) -> Found | None:
-        """What ``work`` gives; None if the cache cannot be used, or could not before."""
+        """The result of ``work``; None if the cache cannot be used, or could not before."""
         if not self.trouble:
             try:
                 return work()

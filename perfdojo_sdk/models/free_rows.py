@@ -155,7 +155,7 @@ def optimise_rows(
         "package": packaged - built,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds)
+    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds, use=use)
 
 
 def checked_sizes(sizes: Sequence[int], most: int) -> tuple[int, ...]:

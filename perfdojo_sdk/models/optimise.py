@@ -137,6 +137,8 @@ class ModelResult:
     seconds: Mapping[str, float] = field(default_factory=dict)
     regrouped: tuple[Edge, ...] = ()
     """The edges at which other groupings were measured."""
+    use: CacheUse | None = None
+    """The use that was made of the cache, if it was asked for."""
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
@@ -252,7 +254,9 @@ def optimise(
         "package": written - built,
         "checks": perf_counter() - written,
     }
-    return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried)
+    return ModelResult(
+        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use
+    )
 
 
 def cached(make: MakeBuilder, use: CacheUse | None) -> MakeBuilder:
