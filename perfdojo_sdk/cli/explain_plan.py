@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from perfdojo_sdk.cli.console import Json, emit, memory, progress, table
+from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
 from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
@@ -206,26 +206,31 @@ def _edges(source: str, target: str, given: Sequence[str]) -> tuple[list[Edge], 
     return list(plan.edges), [kernel.name for kernel in kernels_of(fused(graph, plan))]
 
 
+def decision(edge: Edge) -> str:
+    """The verdict on an array between two nodes."""
+    return "one kernel" if edge.fused else "apart"
+
+
 def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> str:
     rows = [
         (
             edge.value,
             edge.producer,
             edge.consumer,
-            "one kernel" if edge.fused else "apart",
+            decision(edge),
             edge.why,
             f"{edge.bytes / 1024:.1f}",
-            f"{edge.seconds * 1e6:.1f}",
+            seconds(edge.seconds),
         )
         for edge in edges
     ]
     joined = [edge for edge in edges if edge.fused]
     spared, time = sum(edge.bytes for edge in joined), sum(edge.seconds for edge in joined)
-    columns = ("array", "from", "to", "decision", "why", "KiB", "us")
+    columns = ("array", "from", "to", "decision", "why", "KiB", "time")
     lines = [
         table(columns, rows) if rows else "no kernel reads what another one writes",
         f"{Path(source).name}: {len(joined)} of {number_of(len(edges), 'arrays')} stay inside of a kernel",
-        f"estimated for one thread: {memory(spared)} are not moved, {time * 1e6:.0f} us are spared",
+        f"estimated for one thread: {memory(spared)} are not moved, {seconds(time)} spared",
     ]
     if kernels:
         lines.append(f"--kernel NAME explains the plan of one of {number_of(len(kernels), 'kernels')}:")

@@ -13,6 +13,7 @@ import typer
 
 from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
+from perfdojo_sdk.cli.explain_plan import decision
 from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
 from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
@@ -138,6 +139,7 @@ def command(
     from perfdojo_sdk.models.anywhere import open_anywhere
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.budget import Budget
+    from perfdojo_sdk.models.cache import CacheUse, KernelCache
     from perfdojo_sdk.models.free_rows import optimise_rows
     from perfdojo_sdk.models.optimise import optimise, refused_by
     from perfdojo_sdk.models.peers import require_peer
@@ -184,6 +186,7 @@ def command(
         raise asked.dependent or refused
     settings = replace(Settings(), threads=threads or Settings().threads)
     budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
+    use = CacheUse(KernelCache())
     folder = output or Path("build", "models", _folder_name(model))
     if asked.free is not None:
         progress(f"{asked.free.name} is free: kernels for {', '.join(map(str, sizes))} rows")
@@ -200,14 +203,14 @@ def command(
             each = max(1, tune // (len(sizes) * len(graph.programs)))
             settings = replace(settings, search=AUTO, evaluations=each)
         result = optimise_rows(
-            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes
+            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes, use
         )
         emit(_text(result), _data(result), as_json)
         return
     if dtype is None:
         result = optimise(
             plugins, found, graph, folder, settings, observer(), fuse, freeze, most,
-            policy=policy, offers=asked.offers, budget=budget,
+            policy=policy, offers=asked.offers, budget=budget, use=use,
         )  # fmt: skip
         emit(_text(result), _data(result), as_json)
         return
@@ -220,7 +223,7 @@ def command(
     progress(f"{dtype}: {kept} of {number_of(len(made.choices), 'layers')}")
     result = optimise(
         plugins, found, made.graph, folder, settings, observer(), fuse, True, most,
-        declared=made.folds, budget=budget,
+        declared=made.folds, budget=budget, use=use,
     )  # fmt: skip
     built = open_anywhere(folder, plugins)
     meant = reference_of(graph, samples, run)
@@ -297,6 +300,10 @@ def _text(result: ModelResult) -> str:
     graphs = result.manifest.blocks.values() or (result.manifest,)
     counts = _calls(result)
     lines = kernel_lines(_entries(result), counts, result.manifest.parts.values())
+    if taken := _taken(result):
+        lines.append(f"{taken} of {number_of(len(_entries(result)), 'kernels')} came from the cache")
+    if result.use is not None and result.use.trouble:
+        lines.append(f"no kernel came from the cache or went there: {result.use.trouble}")
     if foreign := result.manifest.parts.values():
         crossing, spent = sum(p.crossing_bytes for p in foreign), sum(p.median_s for p in foreign)
         peers = " and ".join(sorted({str(p.peer) for p in foreign}))
@@ -309,6 +316,7 @@ def _text(result: ModelResult) -> str:
         known = {name for graph in graphs for name in graph.constants}
         read = number_of(len(known & {name for call in packed.calls for name in call.inputs}), "constants")
         lines.append(f"packed once for all calls, in no time above: {read}, as {memory(packed.bytes)}")
+    lines += _groupings(result)
     lines += _races(result)
     if free is not None:
         blocks = zip(free.sizes, free.seconds, strict=True)
@@ -343,6 +351,18 @@ def _unmeasured(result: ModelResult) -> str:
     return f"{' or '.join(kinds)} ({library.device})" if kinds and library else ""
 
 
+def _taken(result: ModelResult) -> int:
+    """The number of kernels that came from the cache."""
+    return result.use.count(entry.name for entry in _entries(result)) if result.use is not None else 0
+
+
+def _groupings(result: ModelResult) -> list[str]:
+    """The edges at which other groupings were measured, for a person."""
+    rows = [(e.value, e.producer, e.consumer, decision(e), e.why) for e in result.regrouped]
+    columns = ("array", "from", "to", "decision", "why")
+    return [table(columns, rows, "groupings, measured on this machine")] if rows else []
+
+
 def _races(result: ModelResult) -> list[str]:
     """The races against a peer, for a person."""
     races = result.manifest.races
@@ -371,9 +391,11 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "target": manifest.target,
         "kernels": len({k for m in manifest.blocks.values() or (manifest,) for k in m.kernels}),
         "calls": len(manifest.nodes),
+        "cached": _taken(result),
         "per_kernel": kernel_data(_entries(result), _calls(result)),
         "free": None if manifest.rows is None else manifest.rows.name,
         "blocks": list(manifest.rows.sizes) if manifest.rows is not None else [],
+        "groupings": [asdict(edge) for edge in result.regrouped],
         "races": [race.model_dump(mode="json") for race in manifest.races],
         "verdict": manifest.verdict,
         "elsewhere": {name: part.model_dump(mode="json") for name, part in manifest.parts.items()},

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from perfdojo_sdk.codegen.packed import packed_symbol
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.hookspecs.types import ArraySpec, Artifact, Bound, Failure, KernelSource, Measurement
 from perfdojo_sdk.kernels.selection import Kernel
@@ -53,17 +54,33 @@ def accept(work: KernelWork, attempt: Attempt, initial: Attempt) -> Found:
     return Found(work.kernel, attempt.source, record, measured=replace(attempt.measured, outputs=None))
 
 
-def restored(context: BuildContext, kernel: Kernel, record: KernelRecord) -> Found | None:
-    """The kernel from its record; None without a time, or when that does not lead to the same source."""
+def restored(
+    context: BuildContext, kernel: Kernel, record: KernelRecord, recorded: Kernel | None = None
+) -> Found | None:
+    """The kernel from its record; None without a time, or when that does not lead to the same source.
+    ``recorded``: the kernel under the name that it was recorded by, if that is another one."""
     if record.final is None:
         return None
     try:
-        trace = record.trace.replay(context.rules)
-        source = context.generator.generate(trace.program, kernel.symbol)
+        program = record.trace.replay(context.rules).program
+        source = context.generator.generate(program, (recorded or kernel).symbol)
+        if source_sha256(source) != record.source_sha256 or not record.verification.passed:
+            return None
+        if recorded is not None and recorded.symbol != kernel.symbol:
+            source = context.generator.generate(program, kernel.symbol)
+            record = record.model_copy(update={"source_sha256": source_sha256(source)})
     except DojoError:
         return None
-    same = source_sha256(source) == record.source_sha256 and record.verification.passed
-    return Found(kernel, source, record, reused=True) if same else None
+    return Found(kernel, source, record, reused=True)
+
+
+def as_recorded(context: BuildContext, found: Found, name: Kernel) -> KernelRecord:
+    """The record of a kernel under another name."""
+    if name.symbol == found.kernel.symbol:
+        return found.record
+    program = parse(found.record.program, context.rules.dialect)
+    source = context.generator.generate(program, name.symbol)
+    return found.record.model_copy(update={"source_sha256": source_sha256(source)})
 
 
 def _confirmed(work: KernelWork, attempt: Attempt) -> Attempt:

@@ -34,8 +34,10 @@ if TYPE_CHECKING:
     from perfdojo_sdk.store.database import Records
 
 RECORDS, TUNED, LOCK = "records.sqlite", "tuned", ".lock"
+#: The files of a database of records.
+DATABASE = tuple(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal"))
 #: Files in a library's folder that are written outside of :func:`package`, which checks for links itself.
-_NO_LINKS = (FILE, TUNED, *(f"{RECORDS}{suffix}" for suffix in ("", "-wal", "-shm", "-journal")))
+_NO_LINKS = (FILE, TUNED, *DATABASE)
 
 
 class Observer:
@@ -163,17 +165,14 @@ def build_library(
             for each in (own or {}).values()
         }
 
-        def one(numbered: tuple[int, Kernel]) -> KernelResult:
-            observer.started(numbered[1], numbered[0], len(kernels))
-            mine = (own or {}).get(numbered[1].name)
-            chosen = builder if mine is None else others[mine.settings]
-            limit = mine.seconds if mine is not None else None
-            result = _one(chosen, records, numbered[1], directory, observer, limit)
-            observer.finished(result)
-            return result
+        def build(kernel: Kernel) -> KernelResult:
+            mine = (own or {}).get(kernel.name)
+            if mine is None:
+                return _one(builder, records, kernel, directory, observer)
+            return _one(others[mine.settings], records, kernel, directory, observer, mine.seconds)
 
         with spent.on("kernels"):
-            results = builder.each(one, list(enumerate(kernels, 1)))
+            results = _each(builder, build, kernels, observer)
         ready = [r.found for r in results if r.found is not None]
         manifest, fates = None, dict[str, str]()
         if ready:
@@ -186,6 +185,42 @@ def build_library(
                 manifest = package(builder.context, merged.kernels, directory, made)
             plugins.library_built(target, directory)
         return BuildResult(directory, manifest, tuple(results), fates, spent.rounded)
+
+
+def build_kernels(
+    plugins: Plugins,
+    target: Target,
+    kernels: Sequence[Kernel],
+    directory: Path,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    make_builder: MakeBuilder = builder_here,
+) -> list[KernelResult]:
+    """Build kernels into the records of a library, and leave the library as it is; the rest as for
+    :func:`build_library`."""
+    from perfdojo_sdk.store.database import Records
+
+    observer = observer or Observer()
+    with exclusive(directory), Records(directory / RECORDS) as records:
+        builder = make_builder(plugins, target, settings or Settings())
+        return _each(builder, lambda k: _one(builder, records, k, directory, observer), kernels, observer)
+
+
+def _each(
+    builder: Builder,
+    build: Callable[[Kernel], KernelResult],
+    kernels: Sequence[Kernel],
+    observer: Observer,
+) -> list[KernelResult]:
+    """All kernels, as many at once as the builder can."""
+
+    def one(numbered: tuple[int, Kernel]) -> KernelResult:
+        observer.started(numbered[1], numbered[0], len(kernels))
+        result = build(numbered[1])
+        observer.finished(result)
+        return result
+
+    return builder.each(one, list(enumerate(kernels, 1)))
 
 
 def tune_kernel(

@@ -25,6 +25,21 @@ class Budget:
     evaluations: int | None = None
     seconds: float | None = None
 
+    def part(self, part: float) -> Budget:
+        """A part of it."""
+        evaluations = None if self.evaluations is None else int(self.evaluations * part)
+        return Budget(evaluations, None if self.seconds is None else self.seconds * part)
+
+    def allows(self, evaluations: int, seconds: float) -> bool:
+        """True if so much may be spent."""
+        enough = self.evaluations is None or evaluations <= self.evaluations
+        return enough and (self.seconds is None or seconds <= self.seconds)
+
+    def less(self, evaluations: int, seconds: float) -> Budget:
+        """The rest of it, once so much is spent."""
+        left = None if self.evaluations is None else max(0, self.evaluations - evaluations)
+        return Budget(left, None if self.seconds is None else max(0.0, self.seconds - seconds))
+
     def shared(self, times: Mapping[str, float], settings: Settings) -> dict[str, Own]:
         """Kernel -> the settings and time of its search; those whose part is too small have none.
 

@@ -26,6 +26,7 @@ from perfdojo_sdk.library.build import BuildResult, Observer, build_library, tim
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.anywhere import open_anywhere
 from perfdojo_sdk.models.blocks import MOST, SIZES, choices
+from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import RowBlocks, rows_unit
 from perfdojo_sdk.models.fusion import FusionPlan
 from perfdojo_sdk.models.kernels import CompiledKernels
@@ -35,6 +36,7 @@ from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import (
     ModelError,
     ModelResult,
+    cached,
     kernels_of,
     manifest_of,
     packed_entry,
@@ -48,6 +50,7 @@ from perfdojo_sdk.models.optimise import (
 )
 from perfdojo_sdk.models.packing import (
     PackPlan,
+    by_symbols,
     constant_inputs,
     has_function,
     packed_values,
@@ -87,6 +90,7 @@ def optimise_rows(
     freeze: bool = False,
     max_memory: int | None = None,
     sizes: Sequence[int] = SIZES,
+    use: CacheUse | None = None,
 ) -> ModelResult:
     """Build a model for any number of rows up to ``model.most``, of blocks of ``sizes`` rows.
 
@@ -129,7 +133,7 @@ def optimise_rows(
         observer,
         start_over=True,
         unit=unit,
-        make_builder=packing_builder({symbols[text]: names for text, names in constants.items()}),
+        make_builder=cached(packing_builder(by_symbols([k.program for k in kernels], constants)), use),
     )
     refuse_failed(result)
     built = perf_counter()
@@ -150,7 +154,7 @@ def optimise_rows(
         "package": packaged - built,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds)
+    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds, use=use)
 
 
 def checked_sizes(sizes: Sequence[int], most: int) -> tuple[int, ...]:

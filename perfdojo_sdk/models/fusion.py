@@ -11,7 +11,7 @@ each element can be made where it is used. Where neither is so, the edge stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TypeAlias
@@ -19,7 +19,6 @@ from typing import TypeAlias
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.planner import way_of
-from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.graph.borders import border_of
 from perfdojo_sdk.graph.graph import Graph, Value
 from perfdojo_sdk.graph.joining import Apart, joined
@@ -35,6 +34,11 @@ MOST_ARRAYS = 16
 #: Why kernels are one.
 IN_ORDER, BESIDE = "both walk through it in one order", "the copy is made beside its only reader"
 WITHIN = "each element is made where it is used"
+
+
+class Cost(str):
+    """A reason to leave kernels apart that is a matter of time, and not of what is legal or planned: a search
+    that may measure asks again."""
 
 
 class Role(Enum):
@@ -66,7 +70,7 @@ class Edge:
     """Bytes that fusing does not move, or would not: written once and read once, or only read if others read
     the array too."""
     seconds: float
-    """Estimated time for these bytes on one thread, and for the call that is spared."""
+    """Estimated time for these bytes on one thread."""
 
 
 @dataclass(frozen=True)
@@ -91,40 +95,93 @@ def fused(graph: Graph, plan: FusionPlan) -> Graph:
     return with_groups_joined(graph, plan.groups)
 
 
-class _Planner:
-    """One graph on its way to a plan."""
+class Grouping:
+    """The nodes of a graph in groups, each of which becomes one kernel."""
 
-    def __init__(self, graph: Graph, target: Target, accepts: Accepts) -> None:
-        self.graph, self.target, self.accepts = graph, target, accepts
+    def __init__(self, graph: Graph, groups: Iterable[Sequence[int]] = ()) -> None:
+        self.graph = graph
         self.group = list(range(len(graph.nodes) + len(graph.foreign)))
         """Node -> the number of its group, which is that of its first node."""
         self.members = {k: frozenset([k]) for k in self.group}
-        roles = {program.text: role_of(program, target) for program in graph.programs}
-        self.roles = [roles[node.program.text] for node in graph.nodes]
-        self.copies = [is_copy(node.program) for node in graph.nodes]
         self.makers = {name: k for k, node in enumerate(graph.nodes) for name in node.outputs}
-        self.verdicts: dict[tuple[str, bool], str] = {}
-        """Text of a joined program, and whether all steps stand in one reduction -> why it is no good kernel:
-        equal layers are judged once."""
-        self.within: set[frozenset[int]] = set()
-        """Groups of which all steps stand in the statements of one reduction."""
         self.readers: dict[str, list[int]] = {}
         """Value -> the nodes that read it."""
         for k, call in enumerate(graph.calls):  # paths may lead through parts of peers, which join no kernel
             for home in map(graph.home, call.inputs):
                 self.readers.setdefault(home, []).append(k)
+        for nodes in groups:
+            self.put(nodes)
+
+    @property
+    def groups(self) -> tuple[tuple[int, ...], ...]:
+        """The groups of several nodes."""
+        return tuple(sorted(tuple(sorted(group)) for group in self.members.values() if len(group) > 1))
+
+    def edges(self) -> Iterator[tuple[int, int, str]]:
+        """Producer, consumer and array of each edge, in the order of a plan."""
+        for k, node in enumerate(self.graph.nodes):
+            for home in dict.fromkeys(map(self.graph.home, node.inputs)):
+                if home in self.makers:
+                    yield self.makers[home], k, home
+
+    def ends(self, edge: tuple[int, int, str]) -> tuple[frozenset[int], ...]:
+        """The groups at both ends of an edge."""
+        return tuple(self.members[self.group[k]] for k in edge[:2])
+
+    def put(self, nodes: Iterable[int]) -> None:
+        """Make nodes one group, in place of their groups, of which all nodes are among them."""
+        made = frozenset(nodes)
+        for number in {self.group[k] for k in made}:
+            del self.members[number]
+        for k in made:
+            self.group[k] = min(made)
+        self.members[min(made)] = made
+
+    def detour(self, first: int, second: int) -> bool:
+        """True if a path leads from one group to the other through a third."""
+        seen: set[int] = set()
+        todo = [g for g in self._after(first) if g != second]
+        while todo:
+            group = todo.pop()
+            if group == second:
+                return True
+            if group not in seen:
+                seen.add(group)
+                todo += self._after(group)
+        return False
+
+    def _after(self, group: int) -> set[int]:
+        """The groups that read what a group writes."""
+        outputs = [name for k in self.members[group] for name in self.graph.calls[k].outputs]
+        return {self.group[k] for name in outputs for k in self.readers.get(name, ())} - {group}
+
+
+class _Planner(Grouping):
+    """One graph on its way to a plan."""
+
+    def __init__(self, graph: Graph, target: Target, accepts: Accepts) -> None:
+        super().__init__(graph)
+        self.target, self.accepts = target, accepts
+        roles = {program.text: role_of(program, target) for program in graph.programs}
+        self.roles = [roles[node.program.text] for node in graph.nodes]
+        self.copies = [is_copy(node.program) for node in graph.nodes]
+        self.verdicts: dict[tuple[str, bool], str] = {}
+        """Text of a joined program, and whether all steps stand in one reduction -> why it is no good kernel:
+        equal layers are judged once."""
+        self.within: set[frozenset[int]] = set()
+        """Groups of which all steps stand in the statements of one reduction."""
 
     def plan(self) -> FusionPlan:
-        found = list(self._edges())
+        found = list(self.edges())
         for edge in found:
             if self._bordered(*edge) or self._through(*edge, only_read=True) or self._widens(*edge):
                 self._try(*edge)  # before the copy goes to the kernel that it reads
         reasons, tried = {}, {}
         for edge in found:
-            tried[edge] = self._ends(edge)
+            tried[edge] = self.ends(edge)
             reasons[edge] = self._try(*edge)
         for edge, reason in reasons.items():  # now that steps around an array are one kernel, it may fit
-            if reason and self._ends(edge) != tried[edge]:
+            if reason and self.ends(edge) != tried[edge]:
                 reasons[edge] = self._try(*edge)
         edges = []
         for (one, other, home), reason in reasons.items():
@@ -134,18 +191,7 @@ class _Planner:
                 within = within or self._through(one, other, home)
                 reason = BESIDE if self._bordered(one, other, home) else WITHIN if within else IN_ORDER
             edges.append(self._edge(one, other, home, together, reason))
-        groups = [tuple(sorted(group)) for group in self.members.values() if len(group) > 1]
-        return FusionPlan(tuple(sorted(groups)), tuple(edges))
-
-    def _edges(self) -> Iterator[tuple[int, int, str]]:
-        for k, node in enumerate(self.graph.nodes):
-            for home in dict.fromkeys(map(self.graph.home, node.inputs)):
-                if home in self.makers:
-                    yield self.makers[home], k, home
-
-    def _ends(self, edge: tuple[int, int, str]) -> tuple[frozenset[int], ...]:
-        """The groups at both ends of an edge."""
-        return tuple(self.members[self.group[k]] for k in edge[:2])
+        return FusionPlan(self.groups, tuple(edges))
 
     def _bordered(self, one: int, other: int, home: str) -> bool:
         """True if an edge leads from a copy with a border to the only sum that reads it."""
@@ -179,7 +225,7 @@ class _Planner:
     def _edge(self, one: int, other: int, home: str, together: bool, why: str) -> Edge:
         alone = home not in read_outside(self.graph, self.members[self.group[one]] | {other})
         bytes_ = self.graph.values[home].bytes * (2 if alone else 1)
-        seconds = seconds_to_move(bytes_, self.target) + THREADS_COST
+        seconds = seconds_to_move(bytes_, self.target)
         nodes = self.graph.nodes
         names = [nodes[k].origin or nodes[k].program.name for k in (one, other)]
         return Edge(home, names[0], names[1], together, why, bytes_, seconds)
@@ -193,11 +239,7 @@ class _Planner:
         reason = self._mismatch(one, other, home) or self._unfit(first, second, through)
         if reason:
             return reason
-        union = self.members.pop(first) | self.members.pop(second)
-        place = min(union)
-        self.members[place] = union
-        for k in union:
-            self.group[k] = place
+        self.put(self.members[first] | self.members[second])
         return ""
 
     def _mismatch(self, one: int, other: int, home: str) -> str:
@@ -208,17 +250,17 @@ class _Planner:
             if role in (Role.WINDOW, Role.OTHER) and not copied:
                 return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
         if after is Role.ANCHOR and not copied:
-            return "the contraction uses each element again and again, and reads it from memory"
+            return Cost("the contraction uses each element again and again, and reads it from memory")
         roles = [self.roles[k] for g in {self.group[one], self.group[other]} for k in self.members[g]]
         sums = sum(role in SUMS for role in roles)
         if sums and Role.ROWS in roles:
-            return "a reduction waits for whole rows, and the contraction makes tiles of them"
-        return "a kernel takes one contraction" if sums > 1 else ""
+            return Cost("a reduction waits for whole rows, and the contraction makes tiles of them")
+        return Cost("a kernel takes one contraction") if sums > 1 else ""
 
     def _unfit(self, first: int, second: int, through: bool) -> str:
         """The reason why two groups are no good kernel. ``through``: one of them is a copy that has to go."""
         members = self.members[first] | self.members[second]
-        if self._detour(first, second):
+        if self.detour(first, second):
             return "another kernel lies between them"
         nodes = [self.graph.nodes[k] for k in sorted(members)]
         if sum(node.program.statements for node in nodes) > MOST_STATEMENTS:
@@ -246,24 +288,6 @@ class _Planner:
         if within and not self.verdicts[key]:
             self.within.add(members)
         return self.verdicts[key]
-
-    def _detour(self, first: int, second: int) -> bool:
-        """True if a path leads from one group to the other through a third."""
-        seen: set[int] = set()
-        todo = [g for g in self._readers(first) if g != second]
-        while todo:
-            group = todo.pop()
-            if group == second:
-                return True
-            if group not in seen:
-                seen.add(group)
-                todo += self._readers(group)
-        return False
-
-    def _readers(self, group: int) -> set[int]:
-        """The groups that read what a group writes."""
-        outputs = [name for k in self.members[group] for name in self.graph.calls[k].outputs]
-        return {self.group[k] for name in outputs for k in self.readers.get(name, ())} - {group}
 
 
 def role_of(program: Program, target: Target) -> Role:
@@ -294,11 +318,11 @@ def obstacle(program: Program, anchored: bool, target: Target) -> str:
         for occurrence in program.occurrences[program.buffer_of[array].name]:
             if in_order(program, occurrence.access, occurrence.sizes) is None:
                 doing = "written" if occurrence.writes else "read"
-                return f"it is {doing} as {occurrence.access.text}, which is not the order of the loops"
+                return Cost(f"it is {doing} as {occurrence.access.text}, which is not the order of the loops")
     if not anchored:
         for facts in facts_of(program, target):
             if way_of(facts, target) != "rows":
-                return "a reduction goes through columns, and not along rows"
+                return Cost("a reduction goes through columns, and not along rows")
     return ""
 
 

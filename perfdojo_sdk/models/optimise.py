@@ -7,9 +7,9 @@ is built, all kernels that the target does not generate are listed.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -27,22 +27,31 @@ from perfdojo_sdk.graph.graph import Foreign, Graph, Node
 from perfdojo_sdk.graph.integers import REQUANTISATION, unit_of, with_integer_sums
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.order import calls
-from perfdojo_sdk.graph.passes import without_duplicates
+from perfdojo_sdk.graph.passes import with_groups_joined, without_duplicates
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.sparsity import with_zeros_left_out
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
-from perfdojo_sdk.library.build import BuildResult, Observer, build_library
+from perfdojo_sdk.library.build import (
+    BuildResult,
+    KernelResult,
+    Observer,
+    Own,
+    build_kernels,
+    build_library,
+)
+from perfdojo_sdk.library.builder import MakeBuilder
 from perfdojo_sdk.library.loader import Library, load_library, not_here
 from perfdojo_sdk.library.manifest import FILE as LIBRARY_FILE
 from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.anywhere import open_anywhere
 from perfdojo_sdk.models.budget import Budget
+from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import FILE as UNIT
 from perfdojo_sdk.models.function import model_unit, symbol_of
-from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
+from perfdojo_sdk.models.fusion import Accepts, Edge, FusionPlan, fused, plan_fusion
 from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import (
     FILE,
@@ -66,6 +75,8 @@ from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.packed_weights import with_packed_weights
 from perfdojo_sdk.models.packing import (
     PackPlan,
+    by_symbols,
+    constant_homes,
     constant_inputs,
     has_function,
     kept_warm,
@@ -84,6 +95,7 @@ from perfdojo_sdk.models.racing import (
     timed_part,
     with_offers,
 )
+from perfdojo_sdk.models.regrouping import PART, Groups, Trials, regrouped
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.models.whole_checks import checked, most_compiled, not_called, requantised, runs_of
 from perfdojo_sdk.plugins import Plugins
@@ -125,6 +137,10 @@ class ModelResult:
     """The checks that the whole model passed, in words."""
     peak: Peak
     seconds: Mapping[str, float] = field(default_factory=dict)
+    regrouped: tuple[Edge, ...] = ()
+    """The edges at which other groupings were measured."""
+    use: CacheUse | None = None
+    """The use that was made of the cache, if it was asked for."""
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
@@ -159,6 +175,7 @@ def optimise(
     policy: Policy = KERNELS_ONLY,
     offers: Offers | None = None,
     budget: Budget | None = None,
+    use: CacheUse | None = None,
 ) -> ModelResult:
     """Build a graph for ``target`` into ``directory``.
 
@@ -170,7 +187,9 @@ def optimise(
     may need; a model that needs more is refused, before anything is built if that is known by then.
     ``declared``: how the graph itself came to differ from the user's model; the manifest lists it.
     ``offers``: the model in its own format, of which the peer of ``policy.prefer_faster`` takes what it
-    computes faster. ``budget``: of a search that begins when all kernels are built and timed.
+    computes faster. ``budget``: of a search that begins when all kernels are built and timed; a part of it
+    goes to other groupings of the nodes (:mod:`.regrouping`), the rest to kernels.
+    ``use``: that of the user's cache of kernels, if any.
 
     :class:`Refused` when the target does not generate a kernel, :class:`ModelError` when a kernel does not
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
@@ -180,57 +199,41 @@ def optimise(
     if refused:
         raise refused[0][1]
     given = graph
-    groups = unit_of(target.dialect)
-    graph, whole, plan, folds = prepared(plugins, target, graph, fuse, freeze)
-    folds = (*declared, *folds)
-    if freeze:
-        graph, layouts = with_panels(graph, panel_widths(graph, target))
-        folds = (*folds, *layouts)
-    if offers is None:  # a peer reads the model's own weights
-        graph = with_packed_weights(graph, partial(_compiles, plugins, target))
-    packs = has_function(plugins, target, graph)
-    memory = plan_memory(graph, packed_values(graph) if packs else ())
-    peak = peak_of(graph, memory)
-    refuse_beyond(peak, max_memory)
-    result, pack = None, PackPlan()
-    kernels = kernels_of(graph)
-    if kernels:
-        symbols = {k.program.text: k.symbol for k in kernels}
-        constants = constant_inputs([graph]) if packs else {}
-        weights = sum(array.nbytes for array in graph.constants.values())
-        figures = plugins.machine_figures(target)
-        constants, cold = kept_warm([k.program for k in kernels], constants, weights, figures)
+    integers = unit_of(target.dialect)
+    single, whole, folds = single_kernels(target, graph, freeze)
+    plan = plan_for(plugins, target, single) if fuse else FusionPlan((), ())
+    settings, pack = settings or Settings(), PackPlan()
+    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use)
 
-        def unit(found: Sequence[Found]) -> packaging.Unit:
-            nonlocal pack
-            pack = plan_packing([graph], packings_of(found)) if packs else pack
-            return model_unit(graph, memory, weight_places(graph), symbols, pack)
+    @lru_cache(maxsize=2)  # two plans are compared; each copy may hold weights in another layout
+    def lay(groups: Groups) -> _Laid:
+        return _laid(plugins, target, single, groups, freeze, packable=offers is None)
 
-        build = partial(
-            build_library,
-            plugins,
-            target,
-            kernels,
-            directory / LIBRARY,
-            settings,
-            observer,
-            start_over=True,
-            unit=None if graph.foreign else unit,
-            make_builder=packing_builder(
-                {symbols[text]: names for text, names in constants.items()},
-                [symbols[program.text] for program in cold],
-            ),
-        )
-        result = build()
+    laid, tried = lay(plan.groups), tuple[Edge, ...]()
+    refuse_beyond(laid.peak, max_memory)
+    result = None
+    if laid.graph.nodes:
+        result, pack = site.library(laid)
         if budget is not None and not result.failed:
-            result = build(own=budget.shared(_times(graph, result), settings or Settings()))
+            inside = _inside(laid, result, settings.threads) or 0
+
+            def refuses(other: _Laid) -> str:
+                beyond = max_memory is not None and other.peak.total + inside > max_memory
+                return "a call would need more bytes than it may" if beyond else ""
+
+            trials = Trials(lay, site.kernels, budget.part(PART), refuses)
+            trials.learn(result.results)
+            if fuse:
+                plan, tried = regrouped(single, plan, accepted_by(plugins, target), trials)
+            laid = lay(plan.groups)
+            left = budget.less(trials.evaluations, trials.seconds)
+            result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
         refuse_failed(result)
+    graph, peak, folds = laid.graph, laid.peak, (*declared, *folds, *laid.folds)
     built = perf_counter()
-    threads = (settings or Settings()).threads
-    if symbol := symbol_in(graph, result):
-        needed = workspace_of(directory / LIBRARY, symbol, threads)
-        inside = None if needed is None else needed - memory.total
-        peak = replace(peak, inside=inside, packed=pack.bytes)
+    threads = settings.threads
+    if symbol_in(graph, result):
+        peak = replace(peak, inside=_inside(laid, result, threads), packed=pack.bytes)
         refuse_beyond(peak, max_memory)
     else:
         pack = PackPlan()
@@ -247,15 +250,70 @@ def optimise(
     plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
     checks = (*checked(graph, whole, model, plain, meant), *not_called(model))
-    if whole is not given and groups is not None:
+    if whole is not given and integers is not None:
         most = most_compiled(model)
-        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target), most))
+        checks = (*checks, *requantised(without_duplicates(given), integers, runs_of(plugins, target), most))
     seconds = {
         "kernels": built - begin,
         "package": written - built,
         "checks": perf_counter() - written,
     }
-    return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
+    return ModelResult(
+        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use
+    )
+
+
+def cached(make: MakeBuilder, use: CacheUse | None) -> MakeBuilder:
+    """Makes builders that use the cache, if any."""
+    return use.around(make) if use is not None else make
+
+
+@dataclass(frozen=True)
+class _Site:
+    """The place where the kernels of a model are built."""
+
+    plugins: Plugins
+    target: Target
+    directory: Path
+    settings: Settings
+    observer: Observer | None
+    use: CacheUse | None
+
+    def library(self, laid: _Laid, own: Mapping[str, Own] | None = None) -> tuple[BuildResult, PackPlan]:
+        """The library of a graph, and the plan of what its function packs."""
+        pack = PackPlan()
+
+        def unit(found: Sequence[Found]) -> packaging.Unit:
+            nonlocal pack
+            pack = plan_packing([laid.graph], packings_of(found)) if laid.packs else pack
+            symbols = {k.program.text: k.symbol for k in kernels_of(laid.graph)}
+            return model_unit(laid.graph, laid.memory, weight_places(laid.graph), symbols, pack)
+
+        result = build_library(
+            self.plugins,
+            self.target,
+            kernels_of(laid.graph),
+            self.directory,
+            self.settings,
+            self.observer,
+            start_over=True,
+            unit=None if laid.graph.foreign else unit,
+            make_builder=cached(packing_builder(*laid.fixed), self.use),
+            own=own,
+        )
+        return result, pack
+
+    def kernels(self, laid: _Laid, programs: Collection[Program]) -> list[KernelResult]:
+        """Some kernels of a graph; the library stays as it is."""
+        return build_kernels(
+            self.plugins,
+            self.target,
+            [kernel for kernel in kernels_of(laid.graph) if kernel.program in programs],
+            self.directory,
+            self.settings,
+            self.observer,
+            cached(packing_builder(*laid.fixed), self.use),
+        )
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:
@@ -267,14 +325,61 @@ def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:
     return True
 
 
-def _times(graph: Graph, result: BuildResult) -> dict[str, float]:
+def _inside(laid: _Laid, result: BuildResult | None, threads: int) -> int | None:
+    """Bytes of temporaries of the kernel that has the most; None if the library does not say it here."""
+    symbol = symbol_in(laid.graph, result)
+    needed = workspace_of(result.directory, symbol, threads) if result is not None and symbol else None
+    return None if needed is None else needed - laid.memory.total
+
+
+def _times(graph: Graph, trials: Trials[_Laid]) -> dict[str, float]:
     """Kernel -> the measured seconds of all of its calls."""
-    counts = Counter(kernel_name(node.program) for node in graph.nodes)
-    found = {}
-    for entry in result.manifest.kernels if result.manifest is not None else ():
-        if entry.timing.call is not None:
-            found[entry.name] = entry.timing.call.median_s * counts[entry.name]
-    return found
+    counts = Counter(node.program for node in graph.nodes)
+    times = {program: trials.time(program.text) for program in counts}
+    return {kernel_name(p): time * counts[p] for p, time in times.items() if time is not None}
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """A graph as it is built under one plan."""
+
+    graph: Graph
+    folds: tuple[Fold, ...]
+    """The layouts of weights."""
+    memory: MemoryPlan
+    peak: Peak
+    packs: bool
+    fixed: tuple[Mapping[str, Sequence[str]], Sequence[str]]
+    """Symbol of a kernel -> its constant inputs, and the symbols of kernels that are timed cold."""
+
+    @property
+    def calls(self) -> Counter[str]:
+        """Text of a program -> its calls, but for those that are made once for all calls of the model."""
+        once = constant_homes(self.graph)[1] if self.packs else ()
+        return Counter(node.program.text for k, node in enumerate(self.graph.nodes) if k not in once)
+
+
+def _laid(
+    plugins: Plugins,
+    target: Target,
+    single: Graph,
+    groups: Groups,
+    freeze: bool,
+    packable: bool,
+) -> _Laid:
+    """A graph with its groups joined, and its weights laid out. ``packable``: constants may share bytes."""
+    graph, layouts = with_groups_joined(single, groups), tuple[Fold, ...]()
+    if freeze:
+        graph, layouts = with_panels(graph, panel_widths(graph, target))
+    if packable:  # a peer reads the model's own weights
+        graph = with_packed_weights(graph, partial(_compiles, plugins, target))
+    packs = has_function(plugins, target, graph)
+    memory = plan_memory(graph, packed_values(graph) if packs else ())
+    constants = constant_inputs([graph]) if packs else {}
+    weights = sum(array.nbytes for array in graph.constants.values())
+    constants, cold = kept_warm(graph.programs, constants, weights, plugins.machine_figures(target))
+    fixed = by_symbols(graph.programs, constants), [f"pd_{kernel_name(program)}" for program in cold]
+    return _Laid(graph, layouts, memory, peak_of(graph, memory), packs, fixed)
 
 
 def _write(
@@ -338,16 +443,23 @@ def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
     return graph, (*floats, *zeros)
 
 
-def prepared(
-    plugins: Plugins, target: Target, given: Graph, fuse: bool, freeze: bool
-) -> tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]:
-    """The graph whose kernels are built; the one that it is compared with, which is ``given`` unless sums of
-    floats became sums of integers; the verdicts on edges, and the declared folds."""
+def single_kernels(target: Target, given: Graph, freeze: bool) -> tuple[Graph, Graph, tuple[Fold, ...]]:
+    """The graph before kernels are joined; the one that it is compared with, which is ``given`` unless sums
+    of floats became sums of integers; and the declared folds."""
     graph, integers = with_integer_sums(without_duplicates(given), unit_of(target.dialect), laws=freeze)
     whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
     graph, folds = frozen(graph) if freeze else (graph, ())
+    return graph, whole, (*integers, *folds)
+
+
+def prepared(
+    plugins: Plugins, target: Target, given: Graph, fuse: bool, freeze: bool
+) -> tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]:
+    """The graph whose kernels are built; the one that it is compared with; the verdicts on edges, and the
+    declared folds."""
+    graph, whole, folds = single_kernels(target, given, freeze)
     plan = plan_for(plugins, target, graph) if fuse else FusionPlan((), ())
-    return fused(graph, plan), whole, plan, (*integers, *folds)
+    return fused(graph, plan), whole, plan, folds
 
 
 def refuse_failed(result: BuildResult) -> None:
@@ -366,6 +478,14 @@ def plan_for(
 
     ``why_not``: further reasons not to make a joined kernel; nothing if there is none.
     """
+    figures = plugins.machine_figures(target)
+    return plan_fusion(graph, target.on(figures), accepted_by(plugins, target, why_not))
+
+
+def accepted_by(
+    plugins: Plugins, target: Target, why_not: Callable[[Program], str] = lambda program: ""
+) -> Accepts:
+    """Says why a target does not take a program, by what its generator takes."""
     generator = plugins.guarded_generator(target)
 
     def accepts(program: Program) -> str:
@@ -377,7 +497,7 @@ def plan_for(
             return f"the target does not generate the joined kernel: {error.what}"
         return ""
 
-    return plan_fusion(graph, target.on(plugins.machine_figures(target)), accepts)
+    return accepts
 
 
 def edge_entry(edge: Edge) -> EdgeEntry:

@@ -24,6 +24,7 @@ from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.manifest import ModelManifest
 from perfdojo_sdk.models.manifest import home as home_of
+from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.plugins import Plugins
 
 #: Most times that a kernel uses each weight, if memory and not arithmetic takes its time.
@@ -196,6 +197,15 @@ def packing_builder(constants: Mapping[str, Sequence[str]], cold: Collection[str
         return KernelBuilder(with_packs(BuildContext.of(plugins, target, settings, figures), constants, cold))
 
     return make
+
+
+def by_symbols(
+    programs: Iterable[Program], constants: Mapping[str, Sequence[str]]
+) -> dict[str, Sequence[str]]:
+    """The constant inputs of kernels by their symbols: that of a model's library, and that of the cache, in
+    which these inputs are told. ``constants``: text of a program -> its constant inputs."""
+    given = {program: constants[program.text] for program in programs if program.text in constants}
+    return {f"pd_{kernel_name(p, told)}": names for p, names in given.items() for told in ((), names)}
 
 
 def with_packs(
