@@ -25,12 +25,13 @@ class Group:
         self.tracer, self.term, self.whole = tracer, term, whole
         self.session, self.new = tracer.session, tracer.new
         self.depth = len(whole.sizes)
-        if term.statement.guard or whole.statement.guard:
-            raise Refuted(f"{self.tell(term)} or {self.tell(whole)} stands under a condition")
         if term.sizes[: self.depth] != whole.sizes or len(term.sizes) <= self.depth:
             raise Refuted(f"{self.tell(whole)} does not stand around groups of {self.tell(term)}")
         to_whole = self.session.affine(term.name, len(term.sizes), whole.name, iterators(self.depth))
-        self.map = self.session.map([to_whole.intersect_domain(self.session.box(term.name, term.sizes))])
+        terms, wholes = (self.session.instances(p.name, p.domain) for p in (term, whole))
+        self.map = self.session.map([to_whole.intersect_domain(terms)])
+        if not self.map.range().is_equal(self.session.set([wholes])):
+            raise Refuted(f"{self.tell(whole)} does not run where {self.tell(term)} does")
 
     def tell(self, place: StatementDomain) -> str:
         return self.new.describe(place.statement.id)
@@ -123,6 +124,9 @@ def _is_square(value: Expression) -> bool:
 
 
 def _check_shapes(group: Group, old: StatementDomain) -> None:
+    if group.term.statement.guard or group.whole.statement.guard:
+        # How many elements there are would depend on the group.
+        raise Refuted(f"{group.tell(group.term)} or {group.tell(group.whole)} stands under a condition")
     fix = group.whole.statement
     value = fix.value
     shaped = (

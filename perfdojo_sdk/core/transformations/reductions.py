@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr, Literal, Read
-from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.projection import Guard, reached
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -26,7 +27,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.staging import nest
+from perfdojo_sdk.core.transformations.staging import nest, stays_inside
 
 
 @frozen
@@ -39,6 +40,11 @@ class Accumulation(Facts):
     """Level of that scope; -1 where it is none of the nest."""
     combination: str
     """The operation of the accumulation."""
+
+    @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the combination, in the levels of the nest: see :func:`condition_of_results`."""
+        return condition_of_results(self.site, self.statement, self.nest)
 
 
 def _lane_reduces(facts: Accumulation) -> Refusal | None:
@@ -67,9 +73,28 @@ def _addressable(facts: Accumulation) -> Refusal | None:
     return Refusal.of(statement.id, statement.target, location=buffer.location, buffer=buffer.name)
 
 
-def _unguarded(facts: Accumulation) -> Refusal | None:
-    statement = facts.statement
+def condition_of_results(site: Site, statement: Statement, nest: tuple[Scope, ...]) -> Guard | None:
+    """Which results an accumulation in a nest touches at all; None if no condition says so.
+
+    A partial result starts from the identity, whatever the condition. Combining it touches the result, which
+    may never have been written unless the accumulation does so too, or may be another iteration's. Results
+    that are touched are read and written, so one that several partial results are combined into may well get
+    some that are still the identity: the condition depends on the result, and on the iterators around the
+    nest.
+    """
+    level, sizes = site.level, (*site.outer_sizes, *(scope.size for scope in nest))
+    used = statement.target.levels
+    return reached(statement.guard, sizes, [l for l in range(level, len(sizes)) if l not in used])
+
+
+def results_known(
+    site: Site, statement: Statement, nest: tuple[Scope, ...], condition: Guard | None
+) -> Refusal | None:
+    """A refusal unless the condition of the results is known, and keeps the target inside its array."""
     if not statement.guard:
+        return None
+    sizes = (*site.outer_sizes, *(scope.size for scope in nest))
+    if condition is not None and stays_inside(site.program, statement.target, sizes, condition):
         return None
     return Refusal.of(statement.id, "if", access=statement.target, statement=statement.text)
 
@@ -126,10 +151,10 @@ class SplitReduction(Analysed[Accumulation]):
         ),
         Requirement(
             "PD-T235",
-            "the accumulation stands under a condition",
+            "no condition says which results are accumulated into",
             "{statement}: a result that it never touches would be read for the combination",
             "split the scopes so that the condition goes away",
-            _unguarded,
+            lambda facts: results_known(facts.site, facts.statement, facts.nest, facts.condition),
             established_by=("drop_condition", "split_range"),
         ),
     )
@@ -171,7 +196,9 @@ class SplitReduction(Analysed[Accumulation]):
         partial = Access(name, tuple(AffineExpr.level(l) for l in dims))
         here = partial.substitute(form)
         start = Statement(here, Literal(identity(facts.combination, dtype), dtype), None, dtype)
-        combine = Statement(statement.target.substitute(form), Read(here, dtype), facts.combination, dtype)
+        guard = tuple([each.substitute(form) for each in facts.condition or ()])
+        whole = statement.target.substitute(form)
+        combine = Statement(whole, Read(here, dtype), facts.combination, dtype, guard=guard)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of
         first = nest(start, inner_sizes, f"{name}.in", taken)
