@@ -26,6 +26,8 @@ RAGGED = "8 y[{0}] = 0\n8 8 y[{0}] += x[{0},{1}] * c[{0}] if {1} >= 3 and {0}+{1
 DIVIDED = "8 t[{0}] = x[{0}] if {0} >= 2\n8 y[{0}] = 0\n8 8 y[{0}] += w[{1}] / t[{0}] if {0}+{1} >= 9"
 DEFINED = "8 t[{0}] = exp(x[{0}]) if {0} >= 2\n8\n| y[{0}] = 0\n"
 DEFINED += "| 3 y[{0}] += t[{0}+{1}] if {0} >= 2 and {0}+{1} <= 7"
+SCANNED = "8 t[{0}] = 0 if {0} <= 4\n8 8 y[{0},{1}] = 0\n8 8\n"
+SCANNED += "| t[{0}] += x[{0},{1}] if {1} >= 3 and {0} <= 4\n| y[{0},{1}] = t[{0}] if {0} <= 4"
 
 #: program, move, lines of the result that the condition reaches
 KEPT: dict[str, tuple[str, str, tuple[str, ...]]] = {
@@ -86,6 +88,22 @@ KEPT: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "a value computed where it is used": (
         "8 y[{0}] = 0\n8 8 y[{0}] += exp(x[{0}-2]) * w[{1}] if {0} >= 2 and {0}+{1} >= 5",
         "stage_expression(c1, before=s2, term=1)", ("| y_v[{0}] = exp(x[{0}-2]) if {0} >= 2",),
+    ),
+    "a scan of rows that exist": (
+        SCANNED, "split_scan(s4, array=t)",
+        ("| t_p[{0}] = 0", "| | t_p[{0}] += x[{0},{1}] if {1} >= 3 and {0} <= 4",
+         "| | y[{0},{1}] = t[{0}] + t_p[{0}] if {0} <= 4", "| t[{0}] += t_p[{0}] if {0} <= 4"),
+    ),
+    "a running result that is not always read": (
+        SCANNED, "stage_running(c3, array=t, before=c3)",
+        ("| t_k[{0},{1}] = t[{0}] if {0} <= 4", "| y[{0},{1}] = t_k[{0},{1}] if {0} <= 4"),
+    ),
+    "squares of some rows": (
+        "4\n| t[{0}] = 0\n| 8 t[{0}] += x[{0},{1}]\n| q[{0}] = t[{0}]\n"
+        "| 8 q[{0}] += (x[{0},{1}] - c[{0}]) * (x[{0},{1}] - c[{0}]) if {0} >= 2\n4 y[{0}] = q[{0}]",
+        "rebase_squares(s2, sum=t)",
+        ("| t_m[{0}] = t[{0}] / 8 if {0} >= 2",
+         "| q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8 if {0} >= 2"),
     ),
     "a value that slides along a border": (
         WINDOW, "stage_sliding(c1, before=s0, term=1)",
@@ -152,6 +170,15 @@ WRONG: dict[str, tuple[str, str, str, str, str]] = {
     "a factor of rows without a term": (
         *KEPT["a factor of rows with a term"][:2],
         "| y[{0}] += y_f[{0}] * c[{0}] if {0} <= 4", "| y[{0}] += y_f[{0}] * c[{0}]", "does not run where",
+    ),
+    "a scan that is combined in rows that do not exist": (
+        *KEPT["a scan of rows that exist"][:2],
+        "| t[{0}] += t_p[{0}] if {0} <= 4", "| t[{0}] += t_p[{0}]", "nothing was written",
+    ),
+    "squares that are corrected in too many rows": (
+        *KEPT["squares of some rows"][:2],
+        "| q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8 if {0} >= 2",
+        "| q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8 if {0} >= 1", "nothing was written",
     ),
     "a factor in too few rows": (
         *KEPT["a factor of rows with a term"][:2],

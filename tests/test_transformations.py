@@ -515,8 +515,8 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "split_scan(s1, array=t)",
     ),
     "PD-T635": (
-        "4\n| t[{0}] = 0 if {0} >= 2\n| 8\n| | t[{0}] += x[{0},{1}] if {0} >= 2\n| | y[{0},{1}] = 0\n"
-        "| | y[{0},{1}] = t[{0}] if {0} >= 2", "", [], "split_scan(s1, array=t)",
+        f"8 t[{{0}}] = 0\n8 8\n| t[{{0}}] += x[{{0}},{{1}}] {EVEN}\n| y[{{0}},{{1}}] = t[{{0}}]", "", [],
+        "split_scan(s2, array=t)",
     ),
     "PD-T636": (
         "r f32 [1] reg\nr[0] = 0\n4\n| r[0] += x[{0}]\n| y[{0}] = r[0]", "", [], "split_scan(s0, array=r)",
@@ -529,8 +529,8 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t[0] = 0\n8 t[0] += x[{0}]\n4 y[{0}] = t[0]", "", [], "stage_running(c2, array=t, before=c2)",
     ),
     "PD-T642": (
-        "t[0] = 0\n8 y[{0}] = 0\n8\n| t[0] += x[{0}]\n| y[{0}] = t[0] if {0} >= 2", "", [],
-        "stage_running(c3, array=t, before=c3)",
+        f"t[0] = 0\n8 y[{{0}}] = 0\n8\n| t[0] += x[{{0}}]\n| 8 y[{{0}}] += t[0] * w[{{1}}] {EVEN}", "", [],
+        "stage_running(c3, array=t, before=s2)",
     ),
     "PD-T643": (
         "t[0] = 0\n65536 65536 64\n| t[0] += x[{0}]\n| y[{1}] = t[0]", "", [],

@@ -91,8 +91,9 @@ class _Writer:
             buffers += self.opened(rng)
         rng = Random(rng.random())
         if self.whole_language and rng.random() < 0.35:
-            interface[1].append("masked")
-            buffers += self.masked(rng)
+            outputs, declared = self.masked(rng)
+            interface[1].extend(outputs)
+            buffers += declared
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
@@ -188,9 +189,9 @@ class _Writer:
         declared = f"weights table i8 [{terms}] = {{{', '.join(map(str, weights))}}}"
         return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
 
-    def masked(self, rng: Random) -> list[str]:
+    def masked(self, rng: Random) -> tuple[list[str], list[str]]:
         """Elements that only some iterations write, and their reduction in some rows, which are the only ones
-        that have a result: declarations of what it makes."""
+        that have a result; then a scan of them, or squares in these rows. Outputs, and declarations."""
         n, m = rng.choice(self.extents), rng.choice(self.extents)
         rows = rng.choice(("", f"{{0}} <= {rng.randrange(n)}", f"{{0}} >= {rng.randrange(n)}"))
         some = rng.choice(
@@ -203,13 +204,28 @@ class _Writer:
         loops = [(0, n), (1, m)]
         term = rng.choice(
             ("shown[{0},{1}]", "shown[{0},{1}] / {}", "shown[{0},{1}] * {}", "exp(shown[{0},{1}])")
-        )
-        term = term.replace("{}", self.read(loops[:1]))
+        ).replace("{}", self.read(loops[:1]))
         self.line(f"{n} {m} shown[{{0}},{{1}}] = {self.value(loops)} if {some}")
-        first, then = f"hidden[{{0}}] = {start}{only}", f"{m} hidden[{{0}}] {sign} {term} if {both}"
-        self.line(f"{n}\n| {first}\n| {then}" if rng.random() < 0.5 else f"{n} {first}\n{n} {then}")
+        first, then = f"hidden[{{0}}] = {start}{only}", f"hidden[{{0}}] {sign} {term} if {both}"
+        together = rng.random() < 0.5
+        self.line(f"{n}\n| {first}\n| {m} {then}" if together else f"{n} {first}\n{n} {m} {then}")
         self.line(f"{n}\n| masked[{{0}}] = 0.5\n| masked[{{0}}] = hidden[{{0}}] * 2{only}", 5)
-        return [f"shown f32 [{n},{m}] heap", f"hidden f32 [{n}] heap", f"masked f32 [{n}] heap"]
+        declared = [f"shown f32 [{n},{m}] heap", f"hidden f32 [{n}] heap", f"masked f32 [{n}] heap"]
+        way = rng.choice(("", "", "scan", "squares"))
+        if way == "scan":
+            self.line(f"{n} ran[{{0}}] = {start}{only}\n{n} {m} more[{{0}},{{1}}] = 0.25")
+            keep = f"more[{{0}},{{1}}] = ran[{{0}}] * 2{only}"
+            self.line(f"{n} {m}\n| {then.replace('hidden', 'ran')}\n| {keep}", 4)
+            return ["masked", "more"], [*declared, f"ran f32 [{n}] heap", f"more f32 [{n},{m}] heap"]
+        if way == "squares":
+            difference = f"(flat[{{0}},{{1}}] - {self.read(loops[:1])})"
+            self.line(f"{n} {m} flat[{{0}},{{1}}] = {self.read(loops)}")
+            self.line(f"{n}\n| total_m[{{0}}] = 0\n| {m} total_m[{{0}}] += flat[{{0}},{{1}}]", 3)
+            square = f"{m} more[{{0}}] += {difference} * {difference}{only}"
+            self.line(f"{n}\n| more[{{0}}] = total_m[{{0}}]\n| {square}", 2)
+            of_rows = [f"total_m f32 [{n}] heap", f"more f32 [{n}] heap"]
+            return ["masked", "more"], [*declared, f"flat f32 [{n},{m}] heap", *of_rows]
+        return ["masked"], declared
 
     def scanned(self, rng: Random) -> tuple[str, list[str]]:
         """A running sum, product or extremum of rows, or of the whole, with or without each element."""

@@ -124,9 +124,8 @@ def _is_square(value: Expression) -> bool:
 
 
 def _check_shapes(group: Group, old: StatementDomain) -> None:
-    if group.term.statement.guard or group.whole.statement.guard:
-        # How many elements there are would depend on the group.
-        raise Refuted(f"{group.tell(group.term)} or {group.tell(group.whole)} stands under a condition")
+    if any(form.highest >= group.depth for form in group.term.statement.guard):
+        raise Refuted(f"{group.tell(group.term)}: its condition says how many elements a group has")
     fix = group.whole.statement
     value = fix.value
     shaped = (

@@ -273,7 +273,7 @@ def touched(site: Site, touch: Touch) -> Guard | None:
     return found and tuple([form.substitute(lambda l: renamed.get(l, LEVELS[l])) for form in found])
 
 
-def _copies_known(facts: CopiedSlice) -> Refusal | None:
+def copies_known(facts: CopiedSlice) -> Refusal | None:
     """The copies touch what the statements do: a condition says which elements these are, and keeps the
     subscripts inside."""
     touch = next((touch for touch in facts.staged if touch.statement.guard), None)
@@ -301,7 +301,7 @@ CONDITIONAL = (
     "no condition says which elements are used",
     "{statement} does not use {access} in every iteration, and others or several of them use it in more",
     "separate the statements with fission_scope, or split the scopes so that the condition goes away",
-    _copies_known,
+    copies_known,
 )
 
 #: Moves that take conditions away, or statements with different ones apart.
