@@ -105,6 +105,15 @@ KEPT: dict[str, tuple[str, str, tuple[str, ...]]] = {
         ("| t_m[{0}] = t[{0}] / 8 if {0} >= 2",
          "| q[{0}] += (t_m[{0}] - c[{0}]) * (t_m[{0}] - c[{0}]) * 8 if {0} >= 2"),
     ),
+    "squares of no row": (
+        "4\n| t[{0}] = 0\n| 8 t[{0}] += x[{0},{1}]\n| q[{0}] = t[{0}]\n"
+        "| 8 q[{0}] += (x[{0},{1}] - c[{0}]) * (x[{0},{1}] - c[{0}]) if {0} >= 4\n4 y[{0}] = q[{0}]",
+        "rebase_squares(s2, sum=t)", ("| t_m[{0}] = t[{0}] / 8 if {0} >= 4",),
+    ),
+    "a value that no row uses": (
+        "8 y[{0}] = 0\n8 y[{0}] += exp(x[{0}]) if {0} >= 8", "stage_expression(c1, before=c1, term=0)",
+        ("| y_v[{0}] = exp(x[{0}]) if {0} >= 8",),
+    ),
     "a value that slides along a border": (
         WINDOW, "stage_sliding(c1, before=s0, term=1)",
         ("10 y_v[{0}] = exp(x[{0}-1]) if {0} >= 1 and {0} <= 8",),
@@ -213,6 +222,15 @@ def test_a_read_of_what_the_scope_does_not_write_is_no_reason_for_a_copy() -> No
     assert refusal(program(start + text.replace("{least}", "1")), stage.replace("s1", "s2")) == "PD-T194"
     staged = play(program(start + text.replace("{least}", "3")), stage.replace("s1", "s2"))
     assert "8 t[{0}] = t_w[{0}] if {0} >= 2" in tree(staged).splitlines()
+
+
+def test_a_copy_of_an_array_that_others_change_reads_no_more() -> None:
+    """Each thread reads and writes its own element; a copy of the whole row would race with the writes."""
+    text = "kernel f(x) -> y, x\nx f32 [8] heap\ny f32 [8,8] heap\n\n8:p\n| 8 y[{0},{1}] = 0\n"
+    text += "| 8 y[{0},{1}] = x[{1}] if {0}-{1} >= 0 and {0}-{1} <= 0\n| x[{0}] = 0\n"
+    staged = play(parse(text, DIALECT), "stage_read(s2, array=x)")
+    assert "| 8 x_r[{1}] = x[{1}] if {0}-{1} >= 0 and -{0}+{1} >= 0" in tree(staged).splitlines()
+    assert verify_races(staged, DIALECT).ok
 
 
 def test_lanes_of_a_masked_sum_get_partial_results() -> None:

@@ -107,6 +107,8 @@ def check_squares(tracer: Tracer, old: StatementDomain, term: StatementDomain, f
     """
     group = Group(tracer, term, fix)
     _check_shapes(group, old)
+    if group.map.is_empty():
+        return []  # a condition that never holds
     _check_one_mean(group)
     _check_centre(group, old)
     _check_sum(group)
@@ -163,7 +165,9 @@ def _check_sum(group: Group) -> None:
     """Raise unless m is t / n, and t the sum of the group's elements from 0 on, each of them once."""
     new, tracer = group.new, group.tracer
     means = group.sees(group.whole, 0)
-    [name] = writers(means)
+    name, *others = sorted(writers(means))
+    if others:
+        raise Refuted(f"{group.tell(group.whole)} has several means")
     mean = new.by_name[name]
     value = mean.statement.value
     if not (

@@ -167,11 +167,11 @@ class ReadSlice(CopiedSlice):
 
     @lazy
     def condition(self) -> Guard | None:
-        """The same; but every element of an input is there, so that a copy may read more of them as long as
-        it stays inside the array."""
+        """The same; but every element of an input that nothing writes is there at all times, so that a copy
+        may read more of them as long as it stays inside the array."""
         site, outer = self.site, self.site.outer_sizes
         found = weakest([touched(site, touch) for touch in self.staged], self.around)
-        whole = found != () and self.array in site.program.inputs
+        whole = found != () and self.array in site.program.read_only
         if whole and all(stays_inside(site.program, t.access, outer + t.sizes) for t in self.staged):
             return ()
         return found
@@ -299,7 +299,8 @@ def stays_inside(program: Program, access: Access, sizes: tuple[int, ...], guard
 
 CONDITIONAL = (
     "no condition says which elements are used",
-    "{statement} does not use {access} in every iteration, and others or several of them use it in more",
+    "{statement} uses {access} in some iterations only, and no conjunction of comparisons says for which "
+    "elements it or another statement does, or keeps a copy inside the array",
     "separate the statements with fission_scope, or split the scopes so that the condition goes away",
     copies_known,
 )
