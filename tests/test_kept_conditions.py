@@ -137,7 +137,7 @@ def test_a_move_keeps_the_condition(what: str) -> None:
 
 
 def judged(text: str, played: str, line: str, instead: str) -> tuple[bool, DependenceReport]:
-    """What the legs say of a move whose result has another line than it should."""
+    """The answers of two legs on a move whose result has another line than it should."""
     step = RULES.step(program(text), move(played))
     assert f"{step.after.text}\n".count(f"{line}\n") == 1
     other = parse(f"{step.after.text}\n".replace(f"{line}\n", f"{instead}\n"), DIALECT)
@@ -234,7 +234,7 @@ def test_a_copy_of_an_array_that_others_change_reads_no_more() -> None:
 
 
 def test_lanes_of_a_masked_sum_get_partial_results() -> None:
-    """What people do with a masked sum: cut it, give each lane a sum, and let the lanes run in lockstep."""
+    """A masked sum is cut, each lane gets a sum, and the lanes run in lockstep."""
     start = program("4\n| y[{0}] = 0\n| 64 y[{0}] += x[{0},{1}] if {1} <= {0}*9+3")
     moves = (
         "split_scope(s1, factor=16)",

@@ -69,7 +69,7 @@ def _above(form: AffineExpr, other: AffineExpr, sizes: Sequence[int]) -> bool:
 
 
 def _eliminated(level: int, forms: Guard, sizes: Sequence[int]) -> Guard | None:
-    """What the forms say of the other iterators; None if the level stands in a quotient, or the answer is
+    """The forms on the other iterators that follow from these; None if the level stands in a quotient, or the answer is
     not exact."""
     if not any(level in form.levels for form in forms):
         return forms

@@ -74,13 +74,15 @@ def _addressable(facts: Accumulation) -> Refusal | None:
 
 
 def condition_of_results(site: Site, statement: Statement, nest: tuple[Scope, ...]) -> Guard | None:
-    """Which results an accumulation in a nest touches at all; None if no condition says so.
+    """The condition on a result, and on the iterators around the nest, that holds where the accumulation in
+    the nest touches the result at all; None if none says so.
 
-    A partial result starts from the identity, whatever the condition. Combining it touches the result, which
-    may never have been written unless the accumulation does so too, or may be another iteration's. Results
-    that are touched are read and written, so one that several partial results are combined into may well get
-    some that are still the identity: the condition depends on the result, and on the iterators around the
-    nest.
+    It is that of the combination. Proof: a partial result starts from the identity, whatever the condition,
+    so it is the combination of the terms that one iteration of the lane adds, and the identity if there is
+    none. If the condition holds, the accumulation reads and writes the result in the same iteration of the
+    scopes around: it was written before, lies inside its array and is no other thread's, and combining the
+    identities of other lanes does not change it. If not, no term is lost, as there is none, and the result,
+    which may never have been written or may be another thread's, is left alone.
     """
     level, sizes = site.level, (*site.outer_sizes, *(scope.size for scope in nest))
     used = statement.target.levels
