@@ -69,8 +69,8 @@ def _above(form: AffineExpr, other: AffineExpr, sizes: Sequence[int]) -> bool:
 
 
 def _eliminated(level: int, forms: Guard, sizes: Sequence[int]) -> Guard | None:
-    """The forms on the other iterators that follow from these; None if the level stands in a quotient, or the answer is
-    not exact."""
+    """The forms on the other iterators that follow from these; None if the level stands in a quotient, or if
+    the answer is not exact."""
     if not any(level in form.levels for form in forms):
         return forms
     if any(level in part.levels for form in forms for part, _ in form.quotients):
