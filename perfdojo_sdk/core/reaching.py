@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.expression import Access, AffineExpr, Literal, Read
-from perfdojo_sdk.core.geometry import common_depth
+from perfdojo_sdk.core.geometry import common_depth, guarded_bounds
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Occurrence, Path, Program, Statement
 from perfdojo_sdk.core.storage import Buffer
@@ -53,13 +53,17 @@ def shared(first: Spot, second: Spot) -> int:
 
 
 def matching_instance(
-    written: Sequence[AffineExpr], first: Spot, read: Sequence[AffineExpr], second: Spot
+    written: Sequence[AffineExpr],
+    first: Spot,
+    read: Sequence[AffineExpr],
+    second: Spot,
+    guard: tuple[AffineExpr, ...] = (),
 ) -> tuple[AffineExpr, ...] | None:
     """The instance of ``first`` whose subscripts ``written`` equal ``read`` of ``second``.
 
     One form of the second's levels for each level of the first; the scopes that both stand in have
     the same iteration. None when the subscripts do not determine it, or when it may lie outside
-    the scopes of ``first``.
+    the scopes of ``first`` in iterations that satisfy ``guard``. The condition of ``first`` is not asked.
     """
     affine = _affine(written, read)
     if affine is None:
@@ -77,7 +81,7 @@ def matching_instance(
     if any(w.substitute(found.__getitem__) != r for w, r in zip(written, read, strict=True)):
         return None
     for form, size in zip(found[common:], first.sizes[common:], strict=True):
-        low, high = form.bounds(second.sizes)
+        low, high = guarded_bounds(form, guard, second.sizes)
         if low < 0 or high >= size:
             return None
     return found

@@ -6,7 +6,8 @@ with the initial value in the same nest or in one before, updates in place, over
 overwritten temporaries, statistics of rows. With the whole language there are also selections, statements
 under conditions, padded windows, integers and quotients in subscripts, gathers, inputs that are changed in
 place; values kept in dtypes without operations, tables and packed inputs; and unusual flows of values:
-accumulations of two kinds into one cell, first writes under a condition, reductions of which the last
+accumulations of two kinds into one cell, first writes under a condition, reductions of elements and into
+results that only some iterations have, reductions of which the last
 iteration is left, recurrences, scans, reads ahead of writes, aliases inside one nest, and filters that slide.
 Some temporaries share a buffer. No cell is read before it was written.
 """
@@ -88,6 +89,11 @@ class _Writer:
             interface[0].append("shares")
             interface[1].append("opened")
             buffers += self.opened(rng)
+        rng = Random(rng.random())
+        if self.whole_language and rng.random() < 0.35:
+            outputs, declared = self.masked(rng)
+            interface[1].extend(outputs)
+            buffers += declared
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
@@ -182,6 +188,44 @@ class _Writer:
         self.line(f"{count} told[{{0}}] = f32(tally[{{0}}])", 3)
         declared = f"weights table i8 [{terms}] = {{{', '.join(map(str, weights))}}}"
         return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
+
+    def masked(self, rng: Random) -> tuple[list[str], list[str]]:
+        """Elements that only some iterations write, and their reduction in some rows, which are the only ones
+        that have a result; then a scan of them, or squares in these rows. Outputs, and declarations."""
+        n, m = rng.choice(self.extents), rng.choice(self.extents)
+        rows = rng.choice(("", f"{{0}} <= {rng.randrange(n)}", f"{{0}} >= {rng.randrange(n)}"))
+        some = rng.choice(
+            ("{1} <= {0}", f"{{1}} >= {rng.randrange(m)}", f"{{0}}+{{1}} <= {rng.randrange(n + m - 1)}",
+             "{1} <= {0} and {1} >= {0}-1", "{1}*2 <= {0}", "{0}+{1} >= 1 and {0} <= {1}", rows or "{1} >= 1")
+        )  # fmt: skip
+        sign, start = rng.choice((("+=", "0"), ("+=", "0"), ("*=", "1"), ("max=", "-0.5"), ("min=", "0.5")))
+        both = " and ".join(dict.fromkeys(filter(None, (some, rows))))
+        only = f" if {rows}" if rows else ""
+        loops = [(0, n), (1, m)]
+        term = rng.choice(
+            ("shown[{0},{1}]", "shown[{0},{1}] / {}", "shown[{0},{1}] * {}", "exp(shown[{0},{1}])")
+        ).replace("{}", self.read(loops[:1]))
+        self.line(f"{n} {m} shown[{{0}},{{1}}] = {self.value(loops)} if {some}")
+        first, then = f"hidden[{{0}}] = {start}{only}", f"hidden[{{0}}] {sign} {term} if {both}"
+        together = rng.random() < 0.5
+        self.line(f"{n}\n| {first}\n| {m} {then}" if together else f"{n} {first}\n{n} {m} {then}")
+        self.line(f"{n}\n| masked[{{0}}] = 0.5\n| masked[{{0}}] = hidden[{{0}}] * 2{only}", 5)
+        declared = [f"shown f32 [{n},{m}] heap", f"hidden f32 [{n}] heap", f"masked f32 [{n}] heap"]
+        way = rng.choice(("", "", "scan", "squares"))
+        if way == "scan":
+            self.line(f"{n} ran[{{0}}] = {start}{only}\n{n} {m} more[{{0}},{{1}}] = 0.25")
+            keep = f"more[{{0}},{{1}}] = ran[{{0}}] * 2{only}"
+            self.line(f"{n} {m}\n| {then.replace('hidden', 'ran')}\n| {keep}", 4)
+            return ["masked", "more"], [*declared, f"ran f32 [{n}] heap", f"more f32 [{n},{m}] heap"]
+        if way == "squares":
+            difference = f"(flat[{{0}},{{1}}] - {self.read(loops[:1])})"
+            self.line(f"{n} {m} flat[{{0}},{{1}}] = {self.read(loops)}")
+            self.line(f"{n}\n| total_m[{{0}}] = 0\n| {m} total_m[{{0}}] += flat[{{0}},{{1}}]", 3)
+            square = f"{m} more[{{0}}] += {difference} * {difference}{only}"
+            self.line(f"{n}\n| more[{{0}}] = total_m[{{0}}]\n| {square}", 2)
+            of_rows = [f"total_m f32 [{n}] heap", f"more f32 [{n}] heap"]
+            return ["masked", "more"], [*declared, f"flat f32 [{n},{m}] heap", *of_rows]
+        return ["masked"], declared
 
     def scanned(self, rng: Random) -> tuple[str, list[str]]:
         """A running sum, product or extremum of rows, or of the whole, with or without each element."""

@@ -25,12 +25,13 @@ class Group:
         self.tracer, self.term, self.whole = tracer, term, whole
         self.session, self.new = tracer.session, tracer.new
         self.depth = len(whole.sizes)
-        if term.statement.guard or whole.statement.guard:
-            raise Refuted(f"{self.tell(term)} or {self.tell(whole)} stands under a condition")
         if term.sizes[: self.depth] != whole.sizes or len(term.sizes) <= self.depth:
             raise Refuted(f"{self.tell(whole)} does not stand around groups of {self.tell(term)}")
         to_whole = self.session.affine(term.name, len(term.sizes), whole.name, iterators(self.depth))
-        self.map = self.session.map([to_whole.intersect_domain(self.session.box(term.name, term.sizes))])
+        terms, wholes = (self.session.instances(p.name, p.domain) for p in (term, whole))
+        self.map = self.session.map([to_whole.intersect_domain(terms)])
+        if not self.map.range().is_equal(self.session.set([wholes])):
+            raise Refuted(f"{self.tell(whole)} does not run where {self.tell(term)} does")
 
     def tell(self, place: StatementDomain) -> str:
         return self.new.describe(place.statement.id)
@@ -106,6 +107,8 @@ def check_squares(tracer: Tracer, old: StatementDomain, term: StatementDomain, f
     """
     group = Group(tracer, term, fix)
     _check_shapes(group, old)
+    if group.map.is_empty():
+        return []  # a condition that never holds
     _check_one_mean(group)
     _check_centre(group, old)
     _check_sum(group)
@@ -123,6 +126,8 @@ def _is_square(value: Expression) -> bool:
 
 
 def _check_shapes(group: Group, old: StatementDomain) -> None:
+    if any(form.highest >= group.depth for form in group.term.statement.guard):
+        raise Refuted(f"{group.tell(group.term)}: its condition says how many elements a group has")
     fix = group.whole.statement
     value = fix.value
     shaped = (
@@ -160,7 +165,9 @@ def _check_sum(group: Group) -> None:
     """Raise unless m is t / n, and t the sum of the group's elements from 0 on, each of them once."""
     new, tracer = group.new, group.tracer
     means = group.sees(group.whole, 0)
-    [name] = writers(means)
+    name, *others = sorted(writers(means))
+    if others:
+        raise Refuted(f"{group.tell(group.whole)} has several means")
     mean = new.by_name[name]
     value = mean.statement.value
     if not (

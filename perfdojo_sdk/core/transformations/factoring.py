@@ -12,6 +12,7 @@ from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Program, Statement, fresh
+from perfdojo_sdk.core.projection import Guard
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -29,9 +30,12 @@ from perfdojo_sdk.core.transformations.reductions import (
     ACCUMULATED_OTHERWISE,
     TERMS_READ_THE_SUM,
     another_accumulation,
+    condition_of_results,
+    results_known,
     term_that_reads_the_sum,
     with_statement,
 )
+from perfdojo_sdk.core.transformations.staging import stays_inside
 
 
 def factors(value: Expression) -> tuple[Expression, ...]:
@@ -59,6 +63,11 @@ class SumOfProducts(Facts):
     """Positions of those that are the same in all iterations."""
 
     @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the product: it changes the sum, and reads its factors, where a term did."""
+        return condition_of_results(self.site, self.statement, self.site.scope.chain[0])
+
+    @lazy
     def factored(self) -> Rewritten:
         """The program after the move."""
         site, statement, parts, fixed = self.site, self.statement, self.parts, self.fixed
@@ -74,10 +83,23 @@ class SumOfProducts(Facts):
         value = product([p for k, p in enumerate(parts) if k not in fixed])
         inner = replace(statement, target=partial, value=value)
         scaled = Operation("mul", (Read(partial, dtype), product([parts[k] for k in fixed])), dtype)
-        combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken))
+        guard = self.condition or ()
+        combine = Statement(statement.target, scaled, "add", dtype, fresh(f"{name}.out", taken), guard)
         nodes = (start, with_statement(site.scope, inner), combine)
         made = Staged(name, (Nest.of(start), Nest.of(combine)))
         return Rewritten(site.replaced(nodes, buffer=buffer), made)
+
+
+def _product_known(facts: SumOfProducts) -> Refusal | None:
+    """The sums that get a term are known, and the factors that they are multiplied by stay inside their
+    arrays."""
+    site, statement, condition = facts.site, facts.statement, facts.condition
+    refused = results_known(site, statement, site.scope.chain[0], condition)
+    if refused is None and statement.guard:
+        for read in [read for k in facts.fixed for read in facts.parts[k].reads]:
+            if not stays_inside(site.program, read, site.outer_sizes, condition or ()):
+                return Refusal.of(statement.id, read, statement=statement.text)
+    return refused
 
 
 class FactorReduction(Analysed[SumOfProducts]):
@@ -120,6 +142,14 @@ class FactorReduction(Analysed[SumOfProducts]):
             lambda facts: another_accumulation(facts.site.program, facts.statement),
             established_by=("stage_write",),
         ),
+        Requirement(
+            "PD-T294",
+            "no condition says which sums get a term",
+            "{statement}: a sum that gets none would be read, and so would its factors",
+            "split the scopes so that the condition goes away",
+            _product_known,
+            established_by=("drop_condition", "split_range"),
+        ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -131,7 +161,7 @@ class FactorReduction(Analysed[SumOfProducts]):
     def analyse(self, site: Site) -> SumOfProducts | Refusal:
         _, statement = site.scope.chain
         refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-        if statement is None or statement.guard or statement.accumulate != "add" or statement.chooses:
+        if statement is None or statement.accumulate != "add" or statement.chooses:
             return refusal
         parts = factors(statement.value)
         fixed = [k for k, part in enumerate(parts) if part.highest < site.level]

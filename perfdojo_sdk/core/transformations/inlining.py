@@ -15,8 +15,10 @@ from perfdojo_sdk.core.expression import (
     renumbered,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
+from perfdojo_sdk.core.projection import follows
 from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -32,6 +34,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.scopes import levels, refuse_violation
+from perfdojo_sdk.core.transformations.staging import stays_inside
 from perfdojo_sdk.core.transformations.storage import first_use, temporaries
 from perfdojo_sdk.core.validate import has_dtype, takes_no_dtype, target_violations
 
@@ -83,7 +86,7 @@ class Inlining(Facts):
         found: dict[Access, tuple[AffineExpr, ...]] = {}
         for read in self.reads:
             wanted = [read.subscripts[k] for k in buffer.materialised]
-            instance = matching_instance(written, definition, wanted, reader)
+            instance = matching_instance(written, definition, wanted, reader, reader.statement.guard)
             if instance is None:
                 return read
             found[read] = instance
@@ -124,11 +127,19 @@ def _written_once(facts: Inlining) -> Refusal | None:
     return None
 
 
-def _always_written(facts: Inlining) -> Refusal | None:
-    definition = facts.definition.statement
-    if not definition.guard:
+def _written_where_read(facts: Inlining) -> Refusal | None:
+    """The condition of the definition follows from that of the reader, in each instance that is read."""
+    definition, reader, found = facts.definition.statement, facts.reader, facts.found
+    if not definition.guard or isinstance(found, Access):
         return None
-    return Refusal.of(definition.id, "if", access=definition.target, write=definition.text)
+    for read, instance in found.items():
+        wanted = [form.substitute(instance.__getitem__) for form in definition.guard]
+        if not follows(wanted, reader.statement.guard, reader.sizes):
+            return Refusal.of(
+                definition.id, "if", nodes=(reader.statement.id,), access=definition.target,
+                write=definition.text, read=read.text,
+            )  # fmt: skip
+    return None
 
 
 def _one_dtype(facts: Inlining) -> Refusal | None:
@@ -186,6 +197,21 @@ def _dtypes_said(facts: Inlining) -> Refusal | None:
     return None
 
 
+def _operands_inside(facts: Inlining) -> Refusal | None:
+    """Under a condition, iterations beyond it take the definition's subscripts where it never was."""
+    statement, sizes = facts.inlined, facts.site.outer_sizes
+    if not statement.guard:
+        return None
+    for read in statement.reads:
+        if not stays_inside(facts.site.program, read, sizes, statement.guard):
+            return Refusal.of(
+                facts.site.statement.id, nodes=(facts.definition.statement.id,), operand=read.text
+            )
+    for form in negative_dividends(statement, sizes):
+        return Refusal.of(facts.site.statement.id, nodes=(facts.definition.statement.id,), operand=form.text)
+    return None
+
+
 def _inlined_fits(facts: Inlining) -> Refusal | None:
     return well_formed(facts.site, facts.program, [in_its_place(facts.site, facts.inlined)])
 
@@ -226,10 +252,10 @@ class InlineDefinition(Analysed[Inlining]):
         ),
         Requirement(
             "PD-T259",
-            "the definition stands under a condition",
-            "{write} does not write every element",
+            "the definition stands under a condition that the reader does not",
+            "{write} is not shown to write every {read}",
             "split the scopes so that the condition goes away",
-            _always_written,
+            _written_where_read,
             semantic=True,
             established_by=("drop_condition", "split_range"),
         ),
@@ -282,6 +308,14 @@ class InlineDefinition(Analysed[Inlining]):
             "keep the array: its dtype is what the numbers are read in",
             _dtypes_said,
             established_by=NO_MOVE,
+        ),
+        Requirement(
+            "PD-T263",
+            "an operand is not shown to stay inside its array",
+            "{operand} would be used under the condition of the reader, which does not bound it",
+            "keep the array, or split the scopes so that the condition goes away",
+            _operands_inside,
+            established_by=("drop_condition", "split_range", "pad_dim"),
         ),
         Requirement(
             "PD-T258",

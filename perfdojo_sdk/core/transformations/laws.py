@@ -280,13 +280,15 @@ class RebaseSquares(Analysed[Squares]):
         _, statement = site.scope.chain
         difference = _difference(statement) if statement else None
         refusal = Refusal.of(site.scope.id, site.scope.head, head=site.scope.head)
-        if statement is None or statement.guard or difference is None:
+        if statement is None or difference is None:
             return refusal
         element, centre = difference.arguments
         assert isinstance(element, Read) and isinstance(centre, Read)
         buffer_of = site.program.buffer_of
         target = buffer_of[statement.target.array]
-        invariant = max((*centre.access.levels, *statement.target.levels), default=-1) < site.level
+        # A condition may leave out whole nests, and no single elements: their number is in the mean.
+        fixed = (*centre.access.levels, *statement.target.levels, *(form.highest for form in statement.guard))
+        invariant = max(fixed, default=-1) < site.level
         if not invariant or target in (buffer_of[element.access.array], buffer_of[centre.access.array]):
             return refusal
         return Squares(site, spot(site.program, statement.id), element, centre)
@@ -338,10 +340,11 @@ def _rebased_squares(squares: Squares) -> _Rebased:
     mean = Read(Access(name, tuple([AffineExpr.level(level) for level in dims])), dtype)
     number = Literal(float(count), dtype)
     value = Operation("div", (Read(total, dtype), number), dtype)
-    define = Statement(mean.access, value, None, dtype, fresh(f"{name}.c", taken))
+    guard = statement.guard
+    define = Statement(mean.access, value, None, dtype, fresh(f"{name}.c", taken), guard)
     inner = replace(statement, value=_square(squares.element, mean))
     fix = Operation("mul", (_square(mean, squares.centre), number), dtype)
-    correct = Statement(statement.target, fix, "add", dtype, fresh(f"{name}.fix", taken))
+    correct = Statement(statement.target, fix, "add", dtype, fresh(f"{name}.fix", taken), guard)
     nodes = (define, with_statement(site.scope, inner), correct)
     above, k = site.path[:-1], site.path[-1]
     return _Rebased(

@@ -21,8 +21,10 @@ from perfdojo_sdk.core.expression import (
     renumbered,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import negative_dividends
 from perfdojo_sdk.core.made import Made, Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement, enclosed, fresh, innermost
+from perfdojo_sdk.core.projection import Guard, reached
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -37,7 +39,7 @@ from perfdojo_sdk.core.transformation import (
     Site,
 )
 from perfdojo_sdk.core.transformations.inlining import NOT_ALLOWED, well_formed
-from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest
+from perfdojo_sdk.core.transformations.staging import MAX_STAGED_CELLS, nest, stays_inside
 
 
 def substitute(value: Expression, old: Expression, new: Expression) -> Expression:
@@ -70,6 +72,24 @@ class Term(Facts):
         return tuple([sum([sizes[level] - 1 for level in levels]) + 1 for levels in self.dims])
 
     @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the new statement, in the iterators of its place and, for the others, the first of
+        those that share a dimension: it holds where the value is used. None if none says so."""
+        guard, sizes = self.site.statement.guard, list(self.site.outer_sizes)
+        if not guard:
+            return ()
+        kept = set(range(self.depth))
+        for (first, *others), count in zip(self.dims, self.shape, strict=True):
+            kept.add(first)
+            if others:  # The first stands for the sum from here on: it was the sum less the others.
+                size, alone = sizes[first], LEVELS[first].plus(AffineExpr.of(dict.fromkeys(others, 1)), -1)
+                forms = [alone if level == first else LEVELS[level] for level in range(len(sizes))]
+                guard = tuple([form.substitute(forms.__getitem__) for form in guard])
+                guard += (alone, AffineExpr(size - 1).plus(alone, -1))
+                sizes[first] = count
+        return reached(guard, sizes, [level for level in range(len(sizes)) if level not in kept])
+
+    @lazy
     def named(self) -> _Named:
         return _named(self)
 
@@ -96,9 +116,20 @@ class SlidingTerm(Term):
         return tuple([tuple(levels) for levels in groups.values()])
 
 
-def _unconditional(facts: Term) -> Refusal | None:
+def _computed_where_used(facts: Term) -> Refusal | None:
+    """The value is computed where the statement uses it, and nowhere else; its operands may be missing there,
+    or a quotient of integers have no value."""
     statement = facts.site.statement
-    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+    if not statement.guard:
+        return None
+    if facts.condition is not None:
+        new = facts.named.places[0]
+        assert isinstance(new.node, Statement)
+        program, guard, sizes = facts.named.program, new.node.guard, new.sizes
+        inside = all(stays_inside(program, read, sizes, guard) for read in new.node.reads)
+        if inside and not any(negative_dividends(new.node, sizes)):
+            return None
+    return Refusal.of(statement.id, "if", statement=statement.text)
 
 
 def _operands_not_written(facts: Term) -> Refusal | None:
@@ -158,13 +189,13 @@ def _named(facts: Term) -> _Named:
     element = (*read[:outer], *LEVELS[depth : depth + len(dims) - outer])
     name = fresh(f"{statement.target.array}_v", program.names)
     buffer = Buffer(name, value.dtype, tuple(map(Dimension, shape)), site.dialect.default_location, (name,))
+    here, guard = value, facts.condition or ()
     if element != read:
         forms = {levels[0]: form for levels, form in zip(dims, element, strict=True)}
         forms |= {level: AffineExpr() for levels in dims for level in levels[1:]}
-        here = renumbered(value, Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))]))
-    else:
-        here = value
-    define = Statement(Access(name, element), here, None, value.dtype)
+        by = Renumbering([forms.get(l, LEVELS[l]) for l in range(len(sizes))])
+        here, guard = renumbered(value, by), tuple(map(by, guard))
+    define = Statement(Access(name, element), here, None, value.dtype, guard=guard)
     copy = nest(define, shape[outer:], name, program.place_of)
     named = substitute(statement.value, value, Read(Access(name, read), value.dtype))
     changed = statement.with_parts(statement.target, named)
@@ -231,10 +262,10 @@ class StageExpression(Analysed[Term]):
         ),
         Requirement(
             "PD-T277",
-            "the statement stands under a condition",
+            "no condition says where the value is used",
             "{statement} needs its operands only sometimes, and they may not exist otherwise",
             "split the scopes so that the condition goes away",
-            _unconditional,
+            _computed_where_used,
             established_by=("drop_condition", "split_range"),
         ),
         Requirement(

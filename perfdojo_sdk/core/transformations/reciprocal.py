@@ -20,7 +20,7 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.laws import RECIPROCAL, holds
 from perfdojo_sdk.core.made import Rewritten
 from perfdojo_sdk.core.magnitudes import invertible
-from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.program import Program, Statement, Touch
 from perfdojo_sdk.core.transformation import (
     Analysed,
     Definition,
@@ -34,14 +34,17 @@ from perfdojo_sdk.core.transformations.staging import (
     ARRAY,
     CONDITIONAL,
     NAMED_CELLS,
+    ONE_CONDITION,
     SMALLER,
     TOO_LARGE,
-    UNCONDITIONAL,
     Form,
+    ReadSlice,
     Slice,
+    defined,
     named_buffer,
     not_written,
     stage,
+    two_elements,
 )
 
 
@@ -63,7 +66,7 @@ def _unless_tiny(divisor: Read, quotient: Expression, product: Expression) -> Op
     return Operation("select", (Operation("lt", (size, tiny), "bool"), quotient, product), divisor.dtype)
 
 
-class StageReciprocal(Analysed[Slice]):
+class StageReciprocal(Analysed[ReadSlice]):
     """Divide once: keep 1/x in a new buffer before the scope, and multiply by it inside.
 
     Where x may be so small that 1/x overflows, the quotient is chosen then. It is computed everywhere, so
@@ -105,7 +108,7 @@ class StageReciprocal(Analysed[Slice]):
         ),
         Requirement("PD-T243", *NAMED_CELLS, established_by=("set_location",)),
         Requirement("PD-T244", *TOO_LARGE, established_by=SMALLER),
-        Requirement("PD-T245", *CONDITIONAL, established_by=UNCONDITIONAL),
+        Requirement("PD-T245", *CONDITIONAL, established_by=ONE_CONDITION),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -122,9 +125,10 @@ class StageReciprocal(Analysed[Slice]):
                 if array in divisors and not dividing.isdisjoint([(t.statement.id, array) for t in touches]):
                     yield Move(self.name, scope.id, (("array", array),), self.version)
 
-    def analyse(self, site: Site) -> Slice | Refusal:
+    def analyse(self, site: Site) -> ReadSlice | Refusal:
         array: str = site.move["array"]
         form: Form | None = None
+        reads: list[Touch] = []
         for touch in site.scope.touches.get(array, ()):
             if touch.writes or touch.access not in tuple(_divisors(touch.statement.value, array)):
                 continue
@@ -132,18 +136,15 @@ class StageReciprocal(Analysed[Slice]):
             if form is not None and found != form:
                 return Refusal.of(touch.statement.id, touch.access, other=touch.access.text)
             form = found
+            reads.append(touch)
         if form is None:
             return Refusal.of(site.scope.id, site.scope.head, arrays=(array,), other="no divisor")
         buffer = named_buffer(site, array)
-        return Slice(site, array, buffer, Slice.touches(site, buffer), form)
+        return ReadSlice(site, array, buffer, Slice.touches(site, buffer), form, tuple(reads))
 
-    def rewrite(self, facts: Slice, /) -> Rewritten:
-        form, array, buffer, site = facts.form, facts.array, facts.new_buffer("i"), facts.site
-        safe = all(
-            invertible(site.program, touch.statement, touch.access)
-            for touch in site.scope.touches[array]
-            if touch.access in tuple(_divisors(touch.statement.value, array))
-        )
+    def rewrite(self, facts: ReadSlice, /) -> Rewritten:
+        array, buffer, site = facts.array, facts.new_buffer("i"), facts.site
+        safe = all(invertible(site.program, touch.statement, touch.access) for touch in facts.staged)
 
         def value(e: Expression) -> Expression:
             made = map_children(e, value)
@@ -155,11 +156,12 @@ class StageReciprocal(Analysed[Slice]):
             return made
 
         one = Literal(1.0, buffer.dtype)
-        inverse = Operation("div", (one, Read(Access(array, form.subscripts), buffer.dtype)), buffer.dtype)
-        define = Statement(Access(buffer.name, form.element), inverse, None, buffer.dtype)
+        inside, outside = two_elements(facts, buffer)
+        inverse = Operation("div", (one, Read(outside, buffer.dtype)), buffer.dtype)
+        define = defined(facts, inside, inverse)
         return stage(facts, buffer, define, None, lambda s: replace(s, value=value(s.value)))
 
-    def relation(self, facts: Slice, result: Program, /) -> Relation:
+    def relation(self, facts: ReadSlice, result: Program, /) -> Relation:
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
 
     def upgrade(self, move: Move) -> Move | None:

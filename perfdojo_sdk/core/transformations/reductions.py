@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr, Literal, Read
-from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, fresh
+from perfdojo_sdk.core.projection import Guard, reached
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -26,7 +27,7 @@ from perfdojo_sdk.core.transformation import (
     Requirement,
     Site,
 )
-from perfdojo_sdk.core.transformations.staging import nest
+from perfdojo_sdk.core.transformations.staging import nest, stays_inside
 
 
 @frozen
@@ -39,6 +40,11 @@ class Accumulation(Facts):
     """Level of that scope; -1 where it is none of the nest."""
     combination: str
     """The operation of the accumulation."""
+
+    @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the combination, in the levels of the nest: see :func:`condition_of_results`."""
+        return condition_of_results(self.site, self.statement, self.nest)
 
 
 def _lane_reduces(facts: Accumulation) -> Refusal | None:
@@ -67,9 +73,30 @@ def _addressable(facts: Accumulation) -> Refusal | None:
     return Refusal.of(statement.id, statement.target, location=buffer.location, buffer=buffer.name)
 
 
-def _unguarded(facts: Accumulation) -> Refusal | None:
-    statement = facts.statement
+def condition_of_results(site: Site, statement: Statement, nest: tuple[Scope, ...]) -> Guard | None:
+    """The condition on a result, and on the iterators around the nest, that holds where the accumulation in
+    the nest touches the result at all; None if none says so.
+
+    It is that of the combination. Proof: a partial result starts from the identity, whatever the condition,
+    so it is the combination of the terms that one iteration of the lane adds, and the identity if there is
+    none. If the condition holds, the accumulation reads and writes the result in the same iteration of the
+    scopes around: it was written before, lies inside its array and is no other thread's, and combining the
+    identities of other lanes does not change it. If not, no term is lost, as there is none, and the result,
+    which may never have been written or may be another thread's, is left alone.
+    """
+    level, sizes = site.level, (*site.outer_sizes, *(scope.size for scope in nest))
+    used = statement.target.levels
+    return reached(statement.guard, sizes, [l for l in range(level, len(sizes)) if l not in used])
+
+
+def results_known(
+    site: Site, statement: Statement, nest: tuple[Scope, ...], condition: Guard | None
+) -> Refusal | None:
+    """A refusal unless the condition of the results is known, and keeps the target inside its array."""
     if not statement.guard:
+        return None
+    sizes = (*site.outer_sizes, *(scope.size for scope in nest))
+    if condition is not None and stays_inside(site.program, statement.target, sizes, condition):
         return None
     return Refusal.of(statement.id, "if", access=statement.target, statement=statement.text)
 
@@ -126,10 +153,10 @@ class SplitReduction(Analysed[Accumulation]):
         ),
         Requirement(
             "PD-T235",
-            "the accumulation stands under a condition",
+            "no condition says which results are accumulated into",
             "{statement}: a result that it never touches would be read for the combination",
             "split the scopes so that the condition goes away",
-            _unguarded,
+            lambda facts: results_known(facts.site, facts.statement, facts.nest, facts.condition),
             established_by=("drop_condition", "split_range"),
         ),
     )
@@ -171,7 +198,9 @@ class SplitReduction(Analysed[Accumulation]):
         partial = Access(name, tuple(AffineExpr.level(l) for l in dims))
         here = partial.substitute(form)
         start = Statement(here, Literal(identity(facts.combination, dtype), dtype), None, dtype)
-        combine = Statement(statement.target.substitute(form), Read(here, dtype), facts.combination, dtype)
+        guard = tuple([each.substitute(form) for each in facts.condition or ()])
+        whole = statement.target.substitute(form)
+        combine = Statement(whole, Read(here, dtype), facts.combination, dtype, guard=guard)
         inner_sizes = [sizes[l] for l in inner]
         taken = site.program.place_of
         first = nest(start, inner_sizes, f"{name}.in", taken)

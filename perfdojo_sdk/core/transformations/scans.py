@@ -16,6 +16,7 @@ from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.operations import identity
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, enclosed, fresh
+from perfdojo_sdk.core.projection import Guard, reached
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -38,17 +39,20 @@ from perfdojo_sdk.core.transformations.staging import (
     NAMED_CELLS,
     SMALLER,
     TOO_LARGE,
+    CopiedSlice,
     Form,
     Slice,
+    copies_known,
     formed,
     named_buffer,
     one_cell_each,
     stage,
+    stays_inside,
 )
 
 
 @frozen
-class Scan(Slice):
+class Scan(CopiedSlice):
     """A slice that a scope accumulates into and reads, for each iteration of the scopes around it.
 
     ``form`` is ``first`` with all the levels above, so that each of their iterations gets partial results.
@@ -69,7 +73,8 @@ class Scan(Slice):
         start = Statement(
             partial, Literal(identity(combination, buffer.dtype), buffer.dtype), None, buffer.dtype
         )
-        combine = Statement(whole, Read(partial, buffer.dtype), combination, buffer.dtype)
+        guard = self.condition or ()
+        combine = Statement(whole, Read(partial, buffer.dtype), combination, buffer.dtype, guard=guard)
 
         def part_of(access: Access) -> Access:
             inner = [l for l in access.levels if l >= form.inner]
@@ -109,14 +114,6 @@ def _reads_what_it_adds_to(facts: Scan) -> Refusal | Kind:
         if not touch.writes and touch.statement.target.array in facts.buffer.arrays:
             return Refusal.of(touch.statement.id, touch.access, read=touch.access.text)
     return Kind.REASSOCIATES
-
-
-def _always(facts: Scan) -> Refusal | None:
-    """The combination runs for all elements of the slice, an accumulation only where its condition holds."""
-    for touch in facts.inside:
-        if touch.writes and touch.statement.guard:
-            return Refusal.of(touch.statement.id, "if", access=touch.access, statement=touch.statement.text)
-    return None
 
 
 class SplitScan(Analysed[Scan]):
@@ -181,10 +178,10 @@ class SplitScan(Analysed[Scan]):
         ),
         Requirement(
             "PD-T635",
-            "an accumulation stands under a condition",
+            "no condition says which results are accumulated into",
             "{statement}: a result that it never touches would be read for the combination",
             "split the scopes so that the condition goes away",
-            _always,
+            copies_known,
             established_by=("drop_condition", "split_range"),
         ),
         Requirement("PD-T636", *NAMED_CELLS, established_by=("set_location",)),
@@ -211,7 +208,8 @@ class SplitScan(Analysed[Scan]):
         )
         assert combination
         each = replace(form, outer=tuple(range(site.level)))
-        return Scan(site, array, buffer, inside, each, form, found, combination)
+        adds = tuple([touch for touch in inside if touch.writes])
+        return Scan(site, array, buffer, inside, each, adds, form, found, combination)
 
     def rewrite(self, facts: Scan, /) -> Rewritten:
         return facts.rewritten
@@ -234,6 +232,12 @@ class Running(Facts):
     """The number of scopes around the place; the innermost of them accumulates into the array."""
 
     @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the copy: it reads where the statement does. None if none says so."""
+        sizes = self.site.outer_sizes
+        return reached(self.site.statement.guard, sizes, range(self.depth, len(sizes)))
+
+    @lazy
     def rewritten(self) -> Rewritten:
         """The place behind a copy into a buffer with an element for each iteration around it."""
         site, depth, program = self.site, self.depth, self.site.program
@@ -246,9 +250,8 @@ class Running(Facts):
             return Read(kept, e.dtype) if isinstance(e, Read) and e.access == self.read else e
 
         statement = site.statement
-        copy = Statement(
-            kept, Read(self.read, self.dtype), None, self.dtype, fresh(f"{name}.c", program.place_of)
-        )
+        named, guard = fresh(f"{name}.c", program.place_of), self.condition or ()
+        copy = Statement(kept, Read(self.read, self.dtype), None, self.dtype, named, guard)
         changed = statement.with_parts(statement.target, map_expression(statement.value, value))
         path, inside = site.path[: depth + 1], site.path[depth + 1 :]
         nodes = (copy, *enclosed(site.above[depth:], inside, (changed,)))
@@ -279,9 +282,14 @@ def _not_written_inside(facts: Running) -> Refusal | None:
     return None
 
 
-def _always_read(facts: Running) -> Refusal | None:
-    statement = facts.site.statement
-    return Refusal.of(statement.id, "if", statement=statement.text) if statement.guard else None
+def _kept_where_read(facts: Running) -> Refusal | None:
+    site, statement, condition = facts.site, facts.site.statement, facts.condition
+    if not statement.guard:
+        return None
+    around = site.outer_sizes[: facts.depth]
+    if condition is not None and stays_inside(site.program, facts.read, around, condition):
+        return None
+    return Refusal.of(statement.id, "if", statement=statement.text)
 
 
 def _kept_bounded(facts: Running) -> Refusal | None:
@@ -328,10 +336,10 @@ class StageRunning(Analysed[Running]):
         ),
         Requirement(
             "PD-T642",
-            "the statement stands under a condition",
+            "no condition says where the statement reads the array",
             "{statement} reads the array only sometimes",
             "split the scopes so that the condition goes away",
-            _always_read,
+            _kept_where_read,
             established_by=("drop_condition", "split_range"),
         ),
         Requirement(

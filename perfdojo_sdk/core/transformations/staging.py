@@ -24,9 +24,11 @@ from perfdojo_sdk.core.expression import (
     map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
+from perfdojo_sdk.core.geometry import guarded_bounds
 from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Nest, Rewritten, Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement, Touch, fresh
+from perfdojo_sdk.core.projection import Guard, follows, reached, weakest
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -140,6 +142,41 @@ class Slice(Facts):
         return Buffer(name, self.buffer.dtype, dimensions, site.dialect.default_location, (name,))
 
 
+@frozen
+class CopiedSlice(Slice):
+    """A slice whose elements are copied, or something is computed of each of them."""
+
+    staged: tuple[Touch, ...]
+    """The touches that say which elements are copied."""
+
+    @property
+    def around(self) -> tuple[int, ...]:
+        """Sizes of all scopes around a copy."""
+        return self.site.outer_sizes + self.form.sizes
+
+    @lazy
+    def condition(self) -> Guard | None:
+        """The condition of the copies: an element is copied where one of these touches happens, and nowhere
+        else. None if no condition says so."""
+        return weakest([touched(self.site, touch) for touch in self.staged], self.around)
+
+
+@frozen
+class ReadSlice(CopiedSlice):
+    """A slice that the scope reads."""
+
+    @lazy
+    def condition(self) -> Guard | None:
+        """The same; but every element of an input that nothing writes is there at all times, so that a copy
+        may read more of them as long as it stays inside the array."""
+        site, outer = self.site, self.site.outer_sizes
+        found = weakest([touched(site, touch) for touch in self.staged], self.around)
+        whole = found != () and self.array in site.program.read_only
+        if whole and all(stays_inside(site.program, t.access, outer + t.sizes) for t in self.staged):
+            return ()
+        return found
+
+
 Formed: TypeAlias = list[tuple[Touch, Form]]
 
 
@@ -150,7 +187,7 @@ def formed(site: Site, touches: tuple[Touch, ...]) -> Formed:
 
 
 @frozen
-class WrittenSlice(Slice):
+class WrittenSlice(CopiedSlice):
     """A slice that the scope writes; its form is that of the first write."""
 
     formed: Formed
@@ -162,10 +199,10 @@ def _written_slice(site: Site) -> WrittenSlice | Refusal:
     if array in site.scope.touches:
         buffer = named_buffer(site, array)
         inside = Slice.touches(site, buffer)
-        found = formed(site, inside)
+        found, writes = formed(site, inside), tuple([touch for touch in inside if touch.writes])
         for touch, form in found:
             if touch.writes and touch.access.array == array and not touch.statement.chooses:
-                return WrittenSlice(site, array, buffer, inside, form, found)
+                return WrittenSlice(site, array, buffer, inside, form, writes, found)
     return Refusal.of(site.scope.id, site.scope.head, arrays=(array,))
 
 
@@ -196,6 +233,21 @@ def _redirect(node: Node, change: Callable[[Statement], Statement], array: str) 
     return node.with_body(tuple([_redirect(child, change, array) for child in node.body]))
 
 
+def two_elements(facts: Slice, buffer: Buffer) -> tuple[Access, Access]:
+    """An element of the new buffer in a copy nest, and the element of the array that it stands for."""
+    form = facts.form
+    return Access(buffer.name, form.element), Access(facts.array, form.subscripts)
+
+
+def defined(facts: CopiedSlice, target: Access, value: Expression) -> Statement:
+    """An assignment under the condition of the copies. (A mutant without the requirement has none.)"""
+    return Statement(target, value, None, facts.buffer.dtype, guard=facts.condition or ())
+
+
+def copied(facts: CopiedSlice, target: Access, source: Access) -> Statement:
+    return defined(facts, target, Read(source, facts.buffer.dtype))
+
+
 def stage(facts: Slice, buffer: Buffer, before: Statement | None, after: Statement | None,
           change: Callable[[Statement], Statement]) -> Rewritten:  # fmt: skip
     """Put the scope with ``change`` on its statements between the two copy nests."""
@@ -208,45 +260,53 @@ def stage(facts: Slice, buffer: Buffer, before: Statement | None, after: Stateme
     return Rewritten(site.replaced(nodes, buffer=buffer), made)
 
 
-def _unguarded(facts: Slice) -> Refusal | None:
-    """The copy nests run over all iterations, the statements only where their conditions hold."""
-    for touch in facts.inside:
-        if touch.statement.guard:
-            statement = touch.statement
-            return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
-    return None
+def touched(site: Site, touch: Touch) -> Guard | None:
+    """For which elements of the slice a touch inside the site's scope happens, in the levels of a copy; None
+    if no condition says so."""
+    guard, level = touch.statement.guard, site.level
+    if not guard:
+        return ()
+    sizes = site.outer_sizes + touch.sizes
+    inside = [l for l in touch.access.levels if l >= level]
+    found = reached(guard, sizes, [l for l in range(level, len(sizes)) if l not in inside])
+    renamed = {l: LEVELS[level + k] for k, l in enumerate(inside)}
+    return found and tuple([form.substitute(lambda l: renamed.get(l, LEVELS[l])) for form in found])
 
 
-def _read_in_range(facts: Slice) -> Refusal | None:
-    """A copy may read more of an input than the statements do, as long as it stays inside the array."""
-    site, whole = facts.site, facts.array in facts.site.program.inputs
-    for touch in facts.inside:
-        statement, sizes = touch.statement, site.outer_sizes + touch.sizes
-        if statement.guard and not (whole and _stays_inside(site.program, touch.access, sizes)):
-            return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
-    return None
+def copies_known(facts: CopiedSlice) -> Refusal | None:
+    """The copies touch what the statements do: a condition says which elements these are, and keeps the
+    subscripts inside."""
+    touch = next((touch for touch in facts.staged if touch.statement.guard), None)
+    if touch is None:
+        return None
+    condition, access = facts.condition, Access(facts.array, facts.form.subscripts)
+    if condition is not None and stays_inside(facts.site.program, access, facts.around, condition):
+        return None
+    statement = touch.statement
+    return Refusal.of(statement.id, "if", access=touch.access, statement=statement.text)
 
 
-def _stays_inside(program: Program, access: Access, sizes: tuple[int, ...]) -> bool:
-    """True if an access, and what its run-time indices read, stays inside its array in all iterations,
-    whatever a condition says."""
+def stays_inside(program: Program, access: Access, sizes: tuple[int, ...], guard: Guard = ()) -> bool:
+    """True if an access, and what its run-time indices read, stays inside its array in all iterations that
+    satisfy ``guard``."""
     for form, size in zip(access.subscripts, program.buffer_of[access.array].shape, strict=True):
-        low, high = form.bounds(sizes)
+        low, high = guarded_bounds(form, guard, sizes)
         if low < 0 or high >= size or any(q.dividend.bounds(sizes)[0] < 0 for q, _ in form.divisions):
             return False
     chosen = [read for lookup in lookups_of((access,)) for read in lookup.reads]
-    return all(_stays_inside(program, read, sizes) for read in chosen)
+    return all(stays_inside(program, read, sizes, guard) for read in chosen)
 
 
 CONDITIONAL = (
-    "the array is used under a condition",
-    "{statement} does not touch it in every iteration, the copy would",
-    "split the scopes so that the condition goes away, or stage elsewhere",
-    _unguarded,
+    "no condition says which elements are used",
+    "{statement} uses {access} in some iterations only, and no conjunction of comparisons says for which "
+    "elements it or another statement does, or keeps a copy inside the array",
+    "separate the statements with fission_scope, or split the scopes so that the condition goes away",
+    copies_known,
 )
 
-#: Moves that take conditions away.
-UNCONDITIONAL = ("drop_condition", "drop_unreached", "split_range")
+#: Moves that take conditions away, or statements with different ones apart.
+ONE_CONDITION = ("drop_condition", "drop_unreached", "split_range", "fission_scope")
 #: Moves that make the slice of an inner scope smaller.
 SMALLER = ("split_scope", "split_range")
 
@@ -290,7 +350,7 @@ def not_written(facts: Slice) -> Refusal | None:
     return None
 
 
-class StageRead(Analysed[Slice]):
+class StageRead(Analysed[ReadSlice]):
     """Copy what a scope reads of an array into a new buffer, right before the scope (pack).
 
     before:
@@ -326,19 +386,15 @@ class StageRead(Analysed[Slice]):
         Requirement("PD-T174", *TOO_LARGE, established_by=SMALLER),
         Requirement(
             "PD-T175",
-            "the array is used under a condition",
-            "{statement} does not touch {access} in every iteration, the copy would",
-            "split the scopes so that the condition goes away; an input that the subscripts never leave "
-            "needs no condition",
-            _read_in_range,
-            established_by=UNCONDITIONAL,
+            *CONDITIONAL,
+            established_by=ONE_CONDITION,
         ),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
         return _array_candidates(self.name, program, written=False)
 
-    def analyse(self, site: Site) -> Slice | Refusal:
+    def analyse(self, site: Site) -> ReadSlice | Refusal:
         array = _array(site)
         buffer = named_buffer(site, array)
         inside = Slice.touches(site, buffer)
@@ -350,10 +406,10 @@ class StageRead(Analysed[Slice]):
         for touch, form in reads[1:]:
             if form != first:
                 return Refusal.of(touch.statement.id, touch.access, other=touch.access.text)
-        return Slice(site, array, buffer, inside, first)
+        return ReadSlice(site, array, buffer, inside, first, tuple([touch for touch, _ in reads]))
 
-    def rewrite(self, facts: Slice, /) -> Rewritten:
-        form, array, buffer = facts.form, facts.array, facts.new_buffer("r")
+    def rewrite(self, facts: ReadSlice, /) -> Rewritten:
+        array, buffer = facts.array, facts.new_buffer("r")
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Read) and e.access.array == array:
@@ -363,15 +419,10 @@ class StageRead(Analysed[Slice]):
         def change(statement: Statement) -> Statement:
             return _with_reads(statement, value)
 
-        copy = Statement(
-            Access(buffer.name, form.element),
-            Read(Access(array, form.subscripts), buffer.dtype),
-            None,
-            buffer.dtype,
-        )
-        return stage(facts, buffer, copy, None, change)
+        inside, outside = two_elements(facts, buffer)
+        return stage(facts, buffer, copied(facts, inside, outside), None, change)
 
-    def relation(self, facts: Slice, result: Program, /) -> Relation:
+    def relation(self, facts: ReadSlice, result: Program, /) -> Relation:
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
 
 
@@ -437,7 +488,7 @@ class StageAccumulator(Analysed[WrittenSlice]):
         ),
         Requirement("PD-T184", *NAMED_CELLS, established_by=("set_location",)),
         Requirement("PD-T185", *TOO_LARGE, established_by=SMALLER),
-        Requirement("PD-T186", *CONDITIONAL, established_by=UNCONDITIONAL),
+        Requirement("PD-T186", *CONDITIONAL, established_by=ONE_CONDITION),
     )
 
     def candidates(self, program: Program, dialect: Dialect) -> Iterator[Move]:
@@ -448,18 +499,12 @@ class StageAccumulator(Analysed[WrittenSlice]):
 
     def rewrite(self, facts: WrittenSlice, /) -> Rewritten:
         buffer = facts.new_buffer("a")
-        inside, outside = _two_elements(facts, buffer)
-        copy_in = Statement(inside, Read(outside, buffer.dtype), None, buffer.dtype)
-        copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
+        inside, outside = two_elements(facts, buffer)
+        copy_in, copy_out = copied(facts, inside, outside), copied(facts, outside, inside)
         return stage(facts, buffer, copy_in, copy_out, _renaming(facts, buffer))
 
     def relation(self, facts: WrittenSlice, result: Program, /) -> Relation:
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
-
-
-def _two_elements(facts: Slice, buffer: Buffer) -> tuple[Access, Access]:
-    form = facts.form
-    return Access(buffer.name, form.element), Access(facts.array, form.subscripts)
 
 
 def _renaming(facts: WrittenSlice, buffer: Buffer) -> Callable[[Statement], Statement]:
@@ -496,19 +541,21 @@ def _used_in_one_form(facts: WrittenSlice) -> Refusal | None:
 def _written_first(facts: WrittenSlice) -> Refusal | None:
     """No value from before the scope is read inside it.
 
-    The first touch must be a plain write, and no touch that reads may come, in an earlier
-    iteration, before a plain write of the same cell.
+    The first touch must be a plain write; touches that read are of cells that it writes, and none of them
+    may come, in an earlier iteration, before a plain write of the same cell.
     """
     site, array, buffer = facts.site, facts.array, facts.buffer
     touches = site.scope.touches[array]
     first = touches[0]
     if not first.writes or first.statement.accumulate:
         return Refusal.of(first.statement.id, first.access)
-    outer = site.outer_sizes
+    outer, condition = site.outer_sizes, touched(site, first)
     paths = {o.statement.id: o.path for o in site.program.occurrences[buffer.name]}
     for touch in touches:
         if touch.writes and not touch.statement.accumulate:
             continue
+        if not _implies(site, touch, condition, facts.around):
+            return Refusal.of(touch.statement.id, touch.access, nodes=(first.statement.id,))
         shared = _shared_levels(paths[first.statement.id], paths[touch.statement.id])
         for level in range(site.level, shared):
             directions = "=" * level + "<"
@@ -517,6 +564,14 @@ def _written_first(facts: WrittenSlice) -> Refusal | None:
             ):
                 return Refusal.of(touch.statement.id, touch.access, nodes=(first.statement.id,))
     return None
+
+
+def _implies(site: Site, touch: Touch, condition: Guard | None, around: tuple[int, ...]) -> bool:
+    """True if the touch happens only for elements of the slice for which the condition holds."""
+    if not condition:
+        return condition is not None
+    mine = touched(site, touch)
+    return mine is not None and follows(condition, mine, around)
 
 
 def _shared_levels(one: tuple[int, ...], other: tuple[int, ...]) -> int:
@@ -598,7 +653,7 @@ class StageWrite(Analysed[WrittenSlice]):
         ),
         Requirement("PD-T195", *NAMED_CELLS, established_by=("set_location",)),
         Requirement("PD-T196", *TOO_LARGE, established_by=SMALLER),
-        Requirement("PD-T197", *CONDITIONAL, semantic=True, established_by=UNCONDITIONAL),
+        Requirement("PD-T197", *CONDITIONAL, semantic=True, established_by=ONE_CONDITION),
         Requirement(
             "PD-T198",
             "parallel iterations would write one cell of the new buffer",
@@ -617,9 +672,8 @@ class StageWrite(Analysed[WrittenSlice]):
 
     def rewrite(self, facts: WrittenSlice, /) -> Rewritten:
         buffer = facts.new_buffer("w")
-        inside, outside = _two_elements(facts, buffer)
-        copy_out = Statement(outside, Read(inside, buffer.dtype), None, buffer.dtype)
-        return stage(facts, buffer, None, copy_out, _renaming(facts, buffer))
+        inside, outside = two_elements(facts, buffer)
+        return stage(facts, buffer, None, copied(facts, outside, inside), _renaming(facts, buffer))
 
     def relation(self, facts: WrittenSlice, result: Program, /) -> Relation:
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
