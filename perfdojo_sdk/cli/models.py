@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from perfdojo_sdk.frontends.torch.named import no_name
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.graph.rows import FreeRows
+    from perfdojo_sdk.models.bucketing import Lengths
     from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.models.racing import Offers
 
@@ -54,6 +55,17 @@ class Read:
     """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
+    lengths: Lengths | None = None
+    """The model at every length of a dimension, if buckets were asked for; the rest is for the largest."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The lengths of a dimension that a user chose, and what inputs are padded with."""
+
+    name: str
+    lengths: tuple[int, ...]
+    pads: Mapping[str, float] = field(default_factory=dict)
 
 
 Lower = Callable[[Shapes], Read]
@@ -67,12 +79,13 @@ def read(
     policy: Policy | None = None,
     elsewhere: Mapping[str, str] | None = None,
     weights: Path | None = None,
+    buckets: Buckets | None = None,
 ) -> Read:
     """A file of ONNX or ``FILE.py:NAME``. An outermost size of inputs that is a name, or that the model
     leaves open, is free, up to ``most``.
 
     ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons.
-    ``weights``: a checkpoint for a module.
+    ``weights``: a checkpoint for a module. ``buckets``: lengths of one more open size, in any dimension.
     """
     module = MODULE.fullmatch(model)
     if module is None and (python := _PYTHON.fullmatch(model)):
@@ -97,6 +110,14 @@ def read(
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
     shapes = {**declared, **{name: shape for name, (_, shape) in inputs.items()}}
+    if buckets is not None:
+        return _with_buckets(lower, shapes, buckets, most)
+    return _with_shapes(lower, shapes, most, asked)
+
+
+def _with_shapes(lower: Lower, shapes: Mapping[str, Sizes], most: int | None, asked: bool = False) -> Read:
+    """The model for inputs of these shapes, one size of which may be free. ``asked``: for help of a peer,
+    which free sizes do not have."""
     name = free_name(shapes)
     if not name:
         fixed = {n: tuple(s for s in shape if isinstance(s, int)) for n, shape in shapes.items()}
@@ -107,6 +128,36 @@ def read(
     return _with_free_rows(lower, shapes, name, most)
 
 
+def _with_buckets(lower: Lower, shapes: Mapping[str, Sizes], buckets: Buckets, most: int | None) -> Read:
+    """The model at every length of the dimension, read for the largest bucket."""
+    from perfdojo_sdk.models.bucketing import Lengths, checked_buckets
+
+    name, lengths = buckets.name, checked_buckets(buckets.lengths)
+    axes = {n: tuple(i for i, size in enumerate(shape) if size == name) for n, shape in shapes.items()}
+    if not any(axes.values()):
+        names = list(dict.fromkeys(s for shape in shapes.values() for s in shape if isinstance(s, str)))
+        shown = ", ".join(ascii(n)[1:-1][:60] for n in names[:20])
+        what = f"--buckets {name}=...: no input has a size of this name"
+        hint = f"name it in the inputs that have it: --input 'ids=i64[1,{name}]'"
+        raise DojoError("PD-O054", what, why=f"the open sizes are {shown}" if names else "", hint=hint)
+
+    def read_at(length: int) -> Read:
+        sized = {n: tuple(length if s == name else s for s in shape) for n, shape in shapes.items()}
+        return _with_shapes(lower, sized, most)
+
+    def at(length: int) -> Graph | FreeRows:
+        found = first if length == lengths[-1] else read_at(length)
+        if found.graph is None:
+            raise found.dependent or unsupported(f"the model at {name} = {length}", list(found.refused))
+        made = found.free or found.graph
+        assert made is not None, "a model is read, or refused"
+        return made
+
+    first = read_at(lengths[-1])
+    having = {n: each for n, each in axes.items() if each}
+    return replace(first, lengths=Lengths(name, lengths, having, at, buckets.pads))
+
+
 def free_name(shapes: Mapping[str, Sizes]) -> str:
     """The name of the one free size, which is the outermost of one or more inputs; empty if none is."""
     names: dict[str, None] = {}
@@ -115,8 +166,9 @@ def free_name(shapes: Mapping[str, Sizes]) -> str:
         inner = [size for size in shape[1:] if isinstance(size, str)]
         if inner:
             what = f"input {ascii(of)[1:-1][:60]} has the open size {ascii(inner[0])[1:-1][:60]}"
-            hint = f"give its shape, with a name for the outermost size at most: --input '{of[:60]}=...'"
-            why = "only the outermost size of an input may be open"
+            hint = f"give its shape, with a name for the outermost size at most: --input '{of[:60]}=...'; or"
+            hint += f" choose lengths: --buckets {ascii(inner[0])[1:-1][:60]}=16,32,64"
+            why = "only the outermost size of an input may be open without buckets"
             raise DojoError("PD-O052", what, why=why, hint=hint)
     if len(names) > 1:
         what = f"the sizes {', '.join(ascii(n)[1:-1][:60] for n in names)} are open"
@@ -250,6 +302,22 @@ def inputs_of(given: Sequence[str]) -> Inputs:
 
 def _is_size(text: str) -> bool:
     return text.isascii() and (text.isdigit() and len(text) <= 12 or bool(_NAME.fullmatch(text)))
+
+
+def buckets_of(text: str, given: Sequence[str]) -> Buckets:
+    """Lengths such as ``seq=16,32,64``. ``given``: values to pad inputs with, such as ``mask=0``."""
+    name, _, lengths = text.partition("=")
+    parts = [part.strip() for part in lengths.split(",")]
+    if not name.strip() or not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        raise typer.BadParameter(f"{text[:80]!r} are no lengths; write for example --buckets seq=16,32,64")
+    pads = {}
+    for pad in given:
+        of, _, value = pad.rpartition("=")
+        try:
+            pads[of.strip()] = {"true": 1.0, "false": 0.0}.get(value.strip().lower()) or float(value)
+        except ValueError:
+            raise typer.BadParameter(f"{pad[:80]!r} is no value; write for example --pad mask=0") from None
+    return Buckets(name.strip(), tuple(map(int, parts)), pads)
 
 
 def numbers_of(text: str) -> list[int]:

@@ -19,7 +19,8 @@ from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.running import cut_to_counts
 from perfdojo_sdk.graph.writer import parsed
 from perfdojo_sdk.library.manifest import LibraryError
-from perfdojo_sdk.models.manifest import LIBRARY
+from perfdojo_sdk.models.buckets import BucketedModel
+from perfdojo_sdk.models.manifest import LIBRARY, ValueEntry
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.verify.double import WIDENED, run_in_double
 
@@ -53,25 +54,39 @@ class Accuracy:
         return self.largest == 0 if self.exact else self.largest <= relative * self.scale
 
 
-def samples(path: Path, model: Model) -> Iterator[dict[str, Array]]:
+def length_in(path: Path, model: BucketedModel) -> int:
+    """The length of the samples of a file, by the first input that has one; 0 if there is none."""
+    with _opened(path) as file:
+        for name, axes in model.manifest.axes.items():
+            if name in model.inputs and name in file.files:
+                shape = tuple(_read(path, file, name).shape)
+                inner = shape[max(len(shape) - len(model.inputs[name].shape), 0) :]
+                return inner[axes[0]] if len(inner) > axes[0] else 0
+    return 0
+
+
+def _read(path: Path, file: Any, name: str) -> Array:
+    try:
+        found: Array = file[name]
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise DataError("PD-O044", f"{path}: array {name} cannot be read", why=str(error)[:300]) from None
+    return found
+
+
+def samples(path: Path, inputs: Mapping[str, ValueEntry]) -> Iterator[dict[str, Array]]:
     """The inputs of each call: an array for each input, or many along a new first axis of all of them.
 
     :class:`DataError` if the file is none, or its arrays are not the model's inputs.
     """
     with _opened(path) as file:
-        missing = [name for name in model.inputs if name not in file.files]
+        missing = [name for name in inputs if name not in file.files]
         if missing:
             what = f"{path} has no array {ascii(missing[0])[1:-1][:80]}"
-            raise DataError("PD-O044", what, hint=f"the model's inputs are {', '.join(model.inputs)}"[:500])
+            raise DataError("PD-O044", what, hint=f"the model's inputs are {', '.join(inputs)}"[:500])
         count: int | None = None
         arrays: dict[str, Array] = {}
-        for name, entry in model.inputs.items():
-            try:
-                array = arrays[name] = file[name]
-            except (ValueError, OSError, zipfile.BadZipFile) as error:
-                raise DataError(
-                    "PD-O044", f"{path}: array {name} cannot be read", why=str(error)[:300]
-                ) from None
+        for name, entry in inputs.items():
+            array = arrays[name] = _read(path, file, name)
             kind, shape = numpy_dtype(str(entry.dtype)), tuple(entry.shape)
             given = f"{array.dtype}{list(array.shape)}"
             if array.dtype != kind or array.shape[array.ndim - len(shape) :] != shape:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import perfdojo_sdk
 from perfdojo_sdk.codegen import packaging
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.files import write_whole
+from perfdojo_sdk.core.files import remove, write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.game import write_atomically
@@ -43,6 +43,7 @@ from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Edge, FusionPlan, fused, plan_fusion
 from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import (
+    BUCKETS,
     FILE,
     LIBRARY,
     WEIGHTS,
@@ -59,7 +60,7 @@ from perfdojo_sdk.models.manifest import (
     ValueEntry,
     as_json,
 )
-from perfdojo_sdk.models.model import Model, load_model, part_path
+from perfdojo_sdk.models.model import Model, load_one, part_path
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.packed_weights import with_packed_weights
 from perfdojo_sdk.models.packing import (
@@ -174,18 +175,76 @@ def optimise(
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
     """
     begin = perf_counter()
-    refused = refused_by(plugins, target, graph)
-    if refused:
+    ready = ready_to_build(plugins, target, graph, fuse, freeze, declared, own_weights=offers is not None)
+    spent = perf_counter() - begin
+    result = built(plugins, target, ready, directory, settings, observer, max_memory, policy, offers, budget)
+    return replace(result, seconds={"preparation": spent, **result.seconds})
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A graph that is ready to be built, and how it came to be."""
+
+    given: Graph
+    """As the model says it."""
+    graph: Graph
+    """As it is built."""
+    whole: Graph
+    """The one that it is compared with, which is ``given`` unless sums of floats became sums of integers."""
+    plan: FusionPlan
+    folds: tuple[Fold, ...]
+    widths: Mapping[str, int] = field(default_factory=dict)
+    """Constant -> the columns of its panels, among them those that the graph does not have."""
+
+
+def ready_to_build(
+    plugins: Plugins,
+    target: Target,
+    given: Graph,
+    fuse: bool,
+    freeze: bool,
+    declared: Sequence[Fold] = (),
+    own_weights: bool = False,
+    widths: Mapping[str, int] | None = None,
+) -> Ready:
+    """Join the kernels of a graph, use its constants and lay its weights out, as for :func:`optimise`.
+
+    ``own_weights``: leave short weights as the model has them, since a peer reads them. ``widths``: the
+    layout of weights, by default the best for this graph. :class:`Refused` when the target does not generate
+    a kernel.
+    """
+    if refused := refused_by(plugins, target, given):
         raise refused[0][1]
-    given = graph
-    groups = unit_of(target.dialect)
-    graph, whole, plan, folds = prepared(plugins, target, graph, fuse, freeze)
+    graph, whole, plan, folds = prepared(plugins, target, given, fuse, freeze)
     folds = (*declared, *folds)
     if freeze:
-        graph, layouts = with_panels(graph, panel_widths(graph, target))
+        widths = panel_widths(graph, target) if widths is None else widths
+        graph, layouts = with_panels(graph, widths)
         folds = (*folds, *layouts)
-    if offers is None:  # a peer reads the model's own weights
+    if not own_weights:
         graph = with_packed_weights(graph, partial(_compiles, plugins, target))
+    return Ready(given, graph, whole, plan, folds, widths or {})
+
+
+def built(
+    plugins: Plugins,
+    target: Target,
+    ready: Ready,
+    directory: Path,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    max_memory: int | None = None,
+    policy: Policy = KERNELS_ONLY,
+    offers: Offers | None = None,
+    budget: Budget | None = None,
+    records: Path | None = None,
+) -> ModelResult:
+    """Build what is ready into ``directory``, with the rest and errors as for :func:`optimise`.
+
+    ``records``: the file of records of finished kernels, by default one beside the model's library.
+    """
+    begin = perf_counter()
+    graph, whole, plan, folds = ready.graph, ready.whole, ready.plan, ready.folds
     packs = has_function(plugins, target, graph)
     memory = plan_memory(graph, packed_values(graph) if packs else ())
     peak = peak_of(graph, memory)
@@ -212,6 +271,7 @@ def optimise(
             directory / LIBRARY,
             settings,
             observer,
+            place=records,
             start_over=True,
             unit=None if graph.foreign else unit,
             make_builder=packing_builder(
@@ -223,7 +283,7 @@ def optimise(
         if budget is not None and not result.failed:
             result = build(own=budget.shared(_times(graph, result), settings or Settings()))
         refuse_failed(result)
-    built = perf_counter()
+    finished = perf_counter()
     threads = (settings or Settings()).threads
     if symbol := symbol_in(graph, result):
         needed = load_library(directory / LIBRARY).function(
@@ -243,13 +303,14 @@ def optimise(
         graph, model = _raced(graph, model, offers, policy, threads, packaged)
     written = perf_counter()
     plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
-    meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
+    meant = "the model as it was given" if whole is ready.given else "its graph of integer kernels as written"
     checks = checked(graph, whole, model, plain, meant)
-    if whole is not given and groups is not None:
-        checks = (*checks, *requantised(without_duplicates(given), groups, runs_of(plugins, target)))
+    groups = unit_of(target.dialect)
+    if whole is not ready.given and groups is not None:
+        checks = (*checks, *requantised(without_duplicates(ready.given), groups, runs_of(plugins, target)))
     seconds = {
-        "kernels": built - begin,
-        "package": written - built,
+        "kernels": finished - begin,
+        "package": written - finished,
         "checks": perf_counter() - written,
     }
     return ModelResult(directory, model.manifest, result, plan_memory(graph), checks, peak, seconds)
@@ -296,8 +357,8 @@ def _packaged(
     manifest = manifest_of(
         target, graph, memory, plan, folds, result, directory, races, verdict, timed, packed_entry(pack, 0)
     )
-    write_atomically(directory / FILE, as_json(manifest), directory)
-    return load_model(directory)
+    write_manifest(manifest, directory)
+    return load_one(directory)
 
 
 def _raced(
@@ -462,6 +523,12 @@ def manifest_of(
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
     )
+
+
+def write_manifest(manifest: ModelManifest, directory: Path) -> None:
+    """Write the manifest of the model in ``directory``, which from then on holds no buckets."""
+    write_atomically(directory / FILE, as_json(manifest), directory)
+    remove(directory / BUCKETS, directory)
 
 
 def packed_entry(pack: PackPlan, number: int) -> PackEntry | None:
