@@ -13,6 +13,7 @@ import typer
 from perfdojo_sdk.cli.console import progress, table
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.frontends.sizes import fits, renamed, text_of
 from perfdojo_sdk.frontends.torch.named import no_name
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 
 #: A module of PyTorch in a file.
 MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_ARCHIVES = (".pt2", ".pt", ".pth", ".ckpt")
 _PYTHON = re.compile(r"(?P<file>.+\.py)(:.*)?", re.DOTALL)
 
 Sizes = tuple[int | str, ...]
@@ -90,6 +92,10 @@ def read(
     module = MODULE.fullmatch(model)
     if module is None and (python := _PYTHON.fullmatch(model)):
         raise no_name(Path(python["file"]))
+    if model.lower().endswith(_ARCHIVES):
+        what = f"{model} is an archive of PyTorch, which may hold pickles: they run code, and are not read"
+        hint = "write FILE.py:NAME of a function that returns torch.export.load(...) of a file that you trust"
+        raise DojoError("PD-O023", what, hint=hint)
     asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
     if asked and module is not None:
         what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"
@@ -99,9 +105,9 @@ def read(
         raise typer.BadParameter("--weights is for modules, FILE.py:NAME; a file of ONNX has its own")
     try:
         if module is not None:
-            declared, lower = _of_torch(Path(module["file"]), module["name"], inputs, weights)
+            declared, lower, limits = _of_torch(Path(module["file"]), module["name"], inputs, weights)
         else:
-            declared, lower = _of_onnx(Path(model), inputs, policy, elsewhere)
+            (declared, lower), limits = _of_onnx(Path(model), inputs, policy, elsewhere), {}
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("onnx", "ml_dtypes", "google", "torch"):
@@ -110,9 +116,35 @@ def read(
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
     shapes = {**declared, **{name: shape for name, (_, shape) in inputs.items()}}
+    longest = _within(shapes, limits)
     if buckets is not None:
+        if max(buckets.lengths) > longest.get(buckets.name, max(buckets.lengths)):
+            raise _beyond(buckets.name, max(buckets.lengths), longest[buckets.name])
         return _with_buckets(lower, shapes, buckets, most)
+    if (name := free_name(shapes)) in longest:
+        from perfdojo_sdk.graph.rows import MOST_ROWS
+
+        most = min(most or MOST_ROWS, longest[name])
     return _with_shapes(lower, shapes, most, asked)
+
+
+def _within(shapes: Mapping[str, Sizes], limits: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
+    """Open size -> the most that it may be; a number beyond such a limit is refused."""
+    found: dict[str, int] = {}
+    for of, shape in shapes.items():
+        for size, limit in zip(shape, limits.get(of, ()), strict=False):
+            if limit is not None and isinstance(size, str):
+                found[size] = min(limit, found.get(size, limit))
+            elif limit is not None and size > limit:  # type: ignore[operator]
+                raise _beyond(f"a size of {ascii(of)[1:-1][:60]}", size, limit)
+    return found
+
+
+def _beyond(what: str, size: int | str, limit: int) -> DojoError:
+    hint = f"give at most {limit}, or export it with a larger Dim(..., max={size})"
+    return DojoError(
+        "PD-O062", f"{what} is {size}, and the program was exported for at most {limit}", hint=hint
+    )
 
 
 def _with_shapes(lower: Lower, shapes: Mapping[str, Sizes], most: int | None, asked: bool = False) -> Read:
@@ -224,13 +256,7 @@ def _of_onnx(
     declared = declared_sizes(model)
     _check_inputs(path.name, inputs, declared_dtypes(model), declared)
     # A user may call an open size by another name, which then holds for all inputs that share it.
-    renamed = {
-        old: new
-        for n, (_, shape) in inputs.items()
-        for old, new in zip(declared.get(n, ()), shape, strict=False)
-        if isinstance(old, str)
-    }
-    sizes = {n: tuple(renamed.get(s, s) if isinstance(s, str) else s for s in d) for n, d in declared.items()}
+    sizes = renamed(declared, {name: shape for name, (_, shape) in inputs.items()})
 
     def run(shapes: Shapes) -> Read:
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
@@ -245,8 +271,6 @@ def _check_inputs(
     name: str, inputs: Inputs, declared: Mapping[str, str | None], sizes: Mapping[str, Sizes]
 ) -> None:
     """Refuse inputs that a model lacks, and dtypes and sizes other than its own."""
-    from perfdojo_sdk.frontends.onnx.sizes import fits, text_of
-
     for of, (dtype, shape) in inputs.items():
         if of not in declared:
             what = f"{name} takes no input {ascii(of)[:60]}"
@@ -264,18 +288,36 @@ def _check_inputs(
             raise DojoError("PD-O062", what, why="a number in the file is fixed", hint=hint)
 
 
-def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:
+def _of_torch(
+    path: Path, name: str, inputs: Inputs, weights: Path | None
+) -> tuple[dict[str, Sizes], Lower, dict[str, Sequence[int | None]]]:
+    from torch.export import ExportedProgram
+
     from perfdojo_sdk.frontends.torch.packaging import exported, given_inputs
+    from perfdojo_sdk.frontends.torch.programs import declared_inputs
 
     net, names = given_inputs(path, name, list(inputs), weights)
+    declared = declared_inputs(net) if isinstance(net, ExportedProgram) else {}
+    dtypes = {n: inputs[n][0] if n in inputs else "" for n in names}
+    dtypes = {n: dtype or (declared[n].dtype if n in declared else "f32") for n, dtype in dtypes.items()}
+    sizes = {n: entry.sizes for n, entry in declared.items()}
+    if declared:
+        _check_inputs(name, inputs, {n: entry.dtype for n, entry in declared.items()}, sizes)
 
     def run(shapes: Shapes) -> Read:
-        given = [(n, inputs[n][0] or "f32", shapes[n]) for n in names]
+        given = [(n, dtypes[n], shapes[n]) for n in names]
         made = exported(net, given, f"{path.stem}_{name}")
         rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
         return Read(made.graph, None, rows, made.operators)
 
-    return {}, run
+    for n, shape in sizes.items():
+        for declares, size in zip(shape, inputs[n][1] if n in inputs else shape, strict=True):
+            if isinstance(declares, str) and not declares.isidentifier() and isinstance(size, str):
+                what = f"the input {ascii(n)[1:-1][:60]} of {name} has the size {declares}"
+                hint = f"give it a number: --input '{n}={text_of([s if isinstance(s, int) else 8 for s in shape])}'"
+                raise DojoError("PD-O052", what, why="a size that is computed cannot be open", hint=hint)
+    named = renamed(sizes, {n: shape for n, (_, shape) in inputs.items()})
+    return named, run, {n: entry.most for n, entry in declared.items()}
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:

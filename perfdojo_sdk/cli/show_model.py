@@ -30,10 +30,8 @@ def show_model(folder: Path, as_json: bool) -> None:
         data |= buckets
     else:
         data |= _calls(model.manifest)
-        between = memory(model.manifest.block_bytes)
-        lines.append(
-            f"{number_of(data['calls'], 'calls')} of {number_of(data['kernels'], 'kernels')}, {between} between"
-        )
+        calls = f"{number_of(data['calls'], 'calls')} of {number_of(data['kernels'], 'kernels')}"
+        lines.append(f"{calls}, {memory(model.manifest.block_bytes)} between them")
     data["weights_bytes"] = sum(array.nbytes for array in model.weights.values())
     lines.append(f"{number_of(len(model.weights), 'weights')}, {memory(data['weights_bytes'])}")
     emit("\n".join(lines), data, as_json)

@@ -239,9 +239,11 @@ class BucketedModel:
 
     def _other_shape(self, name: str, array: Array) -> ArgumentValueError:
         shown = f"[{','.join(map(str, array.shape))}]"
-        return ArgumentValueError(
-            "PD-L011", f"{name} has the shape {shown}, the model takes {self.text(name)}"
+        what = f"{name} has the shape {shown}, the model takes {self.text(name)}"
+        hint = (
+            f"only {self.manifest.dimension} differs from call to call; for other sizes, build it with them"
         )
+        return ArgumentValueError("PD-L011", what, hint=hint)
 
     def padded(self, arrays: Mapping[str, Array], length: int) -> dict[str, Array]:
         """The inputs as long as the bucket that computes them."""

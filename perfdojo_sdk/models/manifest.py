@@ -364,7 +364,8 @@ def read_model_manifest(directory: Path) -> ModelManifest:
             raise LibraryError("PD-O011", f"{path} is larger than {MAX_BYTES} bytes", hint=hint) from None
         what = f"{directory} holds no model"
         if (directory / BUCKETS).is_file():
-            hint = "it holds a model for each of a few lengths; name the folder of one of them"
+            what = f"{directory} holds a model for each of a few lengths, and one is asked for"
+            hint = "name the folder of one of them"
         elif (directory / LIBRARY_FILE).is_file():
             hint = "it holds a library: perfdojo_sdk.load_library"
         elif directory.is_file():
