@@ -314,7 +314,8 @@ def _of_torch(
         for declares, size in zip(shape, inputs[n][1] if n in inputs else shape, strict=True):
             if isinstance(declares, str) and not declares.isidentifier() and isinstance(size, str):
                 what = f"the input {ascii(n)[1:-1][:60]} of {name} has the size {declares}"
-                hint = f"give it a number: --input '{n}={text_of([s if isinstance(s, int) else 8 for s in shape])}'"
+                example = text_of([s if isinstance(s, int) else 8 for s in shape])
+                hint = f"give it a number: --input '{n}={example}'"
                 raise DojoError("PD-O052", what, why="a size that is computed cannot be open", hint=hint)
     named = renamed(sizes, {n: shape for n, (_, shape) in inputs.items()})
     return named, run, {n: entry.most for n, entry in declared.items()}
