@@ -26,6 +26,7 @@ from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.bucketing import Lengths, compared_lengths, optimise_buckets
 from perfdojo_sdk.models.buckets import BucketedModel, load_model, pad_of
 from perfdojo_sdk.models.manifest import BUCKETS
+from perfdojo_sdk.models.model import load_one
 from perfdojo_sdk.models.optimise import ModelError, optimise
 from perfdojo_sdk.plugins import Plugins
 
@@ -366,8 +367,7 @@ def test_the_command_refuses_what_goes_not_together(cli: Callable[..., Outcome],
         assert cli("optimize", "m.onnx", *words, plugins="toy").code == 2
 
 
-def test_nothing_of_this_is_said_of_an_error(built: Path) -> None:
-    with pytest.raises(DojoError, match="PD-O010"):
-        from perfdojo_sdk.models.model import load_one
-
+def test_a_folder_of_buckets_is_no_single_model(built: Path) -> None:
+    with pytest.raises(DojoError, match="PD-O010.* holds a model for each of a few lengths") as refused:
         load_one(built)
+    assert "name the folder of one" in refused.value.hint

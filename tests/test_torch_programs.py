@@ -12,11 +12,17 @@ from command_line import Outcome, clear
 
 torch = pytest.importorskip("torch")
 
-from torch.export import export  # noqa: E402
+from torch.export import Dim, export  # noqa: E402
 
 from perfdojo_sdk.frontends.torch.packaging import exported  # noqa: E402
 from perfdojo_sdk.frontends.torch.programs import declared_inputs  # noqa: E402
+from perfdojo_sdk.graph.graph import Graph  # noqa: E402
 from perfdojo_sdk.graph.running import run_graph  # noqa: E402
+from perfdojo_sdk.library.settings import Settings  # noqa: E402
+from perfdojo_sdk.models.bucketing import Lengths, optimise_buckets  # noqa: E402
+from perfdojo_sdk.models.buckets import load_model  # noqa: E402
+from perfdojo_sdk.models.optimise import ModelError  # noqa: E402
+from perfdojo_sdk.plugins import Plugins  # noqa: E402
 
 FILE = """
 import torch
@@ -140,3 +146,39 @@ def test_archives_of_pytorch_are_not_read(cli: Callable[..., Outcome], tmp_path:
 def test_a_module_that_changes_a_buffer_is_refused_by_its_name() -> None:
     made = exported(namespace()["Counter"](), [("x", "f32", (4, 5, 4))])
     assert [e.node for e in made.elsewhere] == ["count"]
+
+
+class Causal(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+class Open(torch.nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+
+def test_causal_attention_takes_any_length_and_open_attention_is_refused(
+    linking_toy: Plugins, tmp_path: Path
+) -> None:
+    def lengths(net: Any) -> Lengths:
+        example = torch.randn(1, 3, 4)
+        program = export(net, (example,), dynamic_shapes={"x": {1: Dim("seq")}})
+
+        def at(length: int) -> Graph:
+            graph = exported(program, [("x", "f32", (1, length, 4))]).graph
+            assert graph is not None
+            return graph
+
+        return Lengths("seq", (2, 4), {"x": (1,)}, at)
+
+    toy, quick = linking_toy.target("toy"), Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
+    with pytest.raises(ModelError, match="PD-O053.* at seq = 1, padded to the bucket 2"):
+        optimise_buckets(linking_toy, toy, lengths(Open()), tmp_path, quick)
+    optimise_buckets(linking_toy, toy, lengths(Causal()), tmp_path, quick)
+    model = load_model(tmp_path)
+    for length in range(1, 5):
+        x = np.random.default_rng(length).standard_normal((1, length, 4)).astype(np.float32)
+        expected = Causal()(torch.tensor(x)).numpy()
+        found = model(x)
+        assert found.shape == expected.shape and np.allclose(found, expected, rtol=1e-4, atol=1e-5)

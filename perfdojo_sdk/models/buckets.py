@@ -156,12 +156,12 @@ class BucketedModel:
 
     @property
     def inputs(self) -> dict[str, ValueEntry]:
-        """Those of the largest bucket."""
+        """The inputs, as the largest bucket has them."""
         return self._largest.inputs
 
     @property
     def outputs(self) -> dict[str, ValueEntry]:
-        """Those of the largest bucket."""
+        """The outputs, as the largest bucket has them."""
         return self._largest.outputs
 
     def entry(self, name: str, length: int) -> ValueEntry:

@@ -29,7 +29,7 @@ _HELD = (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR)
 
 @dataclass(frozen=True)
 class Source:
-    """What can be traced, a module or a program."""
+    """A module or a program, as something that can be traced."""
 
     weights: Mapping[str, Tensor]
     """Parameters, buffers and constants by their names."""
