@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import TypeAlias
@@ -44,7 +43,7 @@ from perfdojo_sdk.models.buckets import (
 from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.free_rows import built_rows, ready_rows, with_shared_constants
 from perfdojo_sdk.models.manifest import BUCKETS, FILE, WEIGHTS
-from perfdojo_sdk.models.optimise import ModelError, ModelResult, Ready, built, ready_to_build
+from perfdojo_sdk.models.optimise import ModelError, ModelResult, Ready, built, file_sha256, ready_to_build
 from perfdojo_sdk.models.racing import close, drawn
 from perfdojo_sdk.models.whole_checks import MOST_COMPILED, compare, runs_of
 from perfdojo_sdk.plugins import Plugins
@@ -135,7 +134,8 @@ def optimise_buckets(
         target=target.name,
         dimension=model.name[:1024],
         buckets=tuple(
-            BucketEntry(length=n, model_sha256=_sha256(bucket_folder(directory, n) / FILE)) for n in lengths
+            BucketEntry(length=n, model_sha256=file_sha256(bucket_folder(directory, n) / FILE))
+            for n in lengths
         ),
         axes={**model.axes, **check.outputs},
         pads={name: value for name, value in model.pads.items() if value != 0},
@@ -218,20 +218,12 @@ def _with_constants(graph: Graph, constants: Mapping[str, Array], values: Mappin
 
 def _stored_once(first: Path, other: Path, inside: Path) -> None:
     """Let two buckets share their file of weights, if its bytes are the same and the file system can."""
-    if _sha256(first / WEIGHTS) != _sha256(other / WEIGHTS):
+    if file_sha256(first / WEIGHTS) != file_sha256(other / WEIGHTS):
         return
     try:
         link_whole(other / WEIGHTS, first / WEIGHTS, inside)
     except OSError:
         return
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        digest = sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def _first(lowered: Graph | FreeRows) -> Graph:
