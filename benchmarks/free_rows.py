@@ -27,7 +27,7 @@ from perfdojo_sdk.graph.rows import free_rows
 from perfdojo_sdk.graph.writer import parsed
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.free_rows import optimise_rows
-from perfdojo_sdk.models.model import Model, load_model
+from perfdojo_sdk.models.model import Model, load_one
 from perfdojo_sdk.models.optimise import optimise
 from perfdojo_sdk.plugins import load_plugins
 
@@ -116,11 +116,11 @@ def main() -> None:
     sizes = [int(size) for size in options.blocks.split(",")]
     name = f"{target.name}_{options.layers.replace(',', '_')}"
     optimise_rows(plugins, target, free_rows(at, ["x"]), options.output / name, settings, sizes=sizes)
-    free = load_model(options.output / name)
+    free = load_one(options.output / name)
     rows = []
     for count in (int(count) for count in options.rows.split(",")):
         optimise(plugins, target, at(count), options.output / f"{name}_{count}", settings)
-        exact = load_model(options.output / f"{name}_{count}")
+        exact = load_one(options.output / f"{name}_{count}")
         x = np.random.default_rng(count).standard_normal((count, exact.inputs["x"].shape[1]))
         x = x.astype(np.float32)
         [y], [expected] = free.run({"x": x}), exact.run({"x": x})

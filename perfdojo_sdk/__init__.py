@@ -9,7 +9,7 @@ __all__ = ["__version__", "load_library", "load_model"]
 
 if TYPE_CHECKING:
     from perfdojo_sdk.library.loader import load_library
-    from perfdojo_sdk.models.model import load_model
+    from perfdojo_sdk.models.buckets import load_model
 
 
 def __getattr__(name: str) -> object:
@@ -19,7 +19,7 @@ def __getattr__(name: str) -> object:
 
         return load_library
     if name == "load_model":
-        from perfdojo_sdk.models.model import load_model
+        from perfdojo_sdk.models.buckets import load_model
 
         return load_model
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

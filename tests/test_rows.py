@@ -573,7 +573,7 @@ def test_a_model_is_verified_on_data_with_any_number_of_rows(
     np.savez(tmp_path / "mine.npz", x=given[0]["x"][:, :2], k=given[0]["k"])
     refused = cli("verify", str(built), "--data", str(tmp_path / "mine.npz"))
     clear(refused, 1, "PD-O044")
-    assert "the model takes f32 [batch,3]" in refused.err
+    assert "the model takes f32[batch,3]" in refused.err
 
 
 def test_an_index_beyond_is_found_in_any_row(built: Path) -> None:

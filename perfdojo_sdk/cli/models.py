@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,11 +13,13 @@ import typer
 from perfdojo_sdk.cli.console import progress, table
 from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.frontends.sizes import fits, renamed, text_of
 from perfdojo_sdk.frontends.torch.named import no_name
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.graph.rows import FreeRows
+    from perfdojo_sdk.models.bucketing import Lengths
     from perfdojo_sdk.models.policy import Policy
     from perfdojo_sdk.models.racing import Offers
 
@@ -26,6 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,60}")
 
 #: A module of PyTorch in a file.
 MODULE = re.compile(r"(?P<file>.+\.py):(?P<name>[A-Za-z_][A-Za-z0-9_]*)")
+_ARCHIVES = (".pt2", ".pt", ".pth", ".ckpt")
 _PYTHON = re.compile(r"(?P<file>.+\.py)(:.*)?", re.DOTALL)
 
 Sizes = tuple[int | str, ...]
@@ -54,6 +57,17 @@ class Read:
     """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
+    lengths: Lengths | None = None
+    """The model at every length of a dimension, if buckets were asked for; the rest is for the largest."""
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """The lengths of a dimension that a user chose, and what inputs are padded with."""
+
+    name: str
+    lengths: tuple[int, ...]
+    pads: Mapping[str, float] = field(default_factory=dict)
 
 
 Lower = Callable[[Shapes], Read]
@@ -67,16 +81,21 @@ def read(
     policy: Policy | None = None,
     elsewhere: Mapping[str, str] | None = None,
     weights: Path | None = None,
+    buckets: Buckets | None = None,
 ) -> Read:
     """A file of ONNX or ``FILE.py:NAME``. An outermost size of inputs that is a name, or that the model
     leaves open, is free, up to ``most``.
 
     ``policy``: its fallback runs what is not supported, and the nodes of ``elsewhere``, for these reasons.
-    ``weights``: a checkpoint for a module.
+    ``weights``: a checkpoint for a module. ``buckets``: lengths of one more open size, in any dimension.
     """
     module = MODULE.fullmatch(model)
     if module is None and (python := _PYTHON.fullmatch(model)):
         raise no_name(Path(python["file"]))
+    if model.lower().endswith(_ARCHIVES):
+        what = f"{model} is an archive of PyTorch, which may hold pickles: they run code, and are not read"
+        hint = "write FILE.py:NAME of a function that returns torch.export.load(...) of a file that you trust"
+        raise DojoError("PD-O023", what, hint=hint)
     asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
     if asked and module is not None:
         what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"
@@ -86,9 +105,9 @@ def read(
         raise typer.BadParameter("--weights is for modules, FILE.py:NAME; a file of ONNX has its own")
     try:
         if module is not None:
-            declared, lower = _of_torch(Path(module["file"]), module["name"], inputs, weights)
+            declared, lower, limits = _of_torch(Path(module["file"]), module["name"], inputs, weights)
         else:
-            declared, lower = _of_onnx(Path(model), inputs, policy, elsewhere)
+            (declared, lower), limits = _of_onnx(Path(model), inputs, policy, elsewhere), {}
     except ImportError as error:
         missing = (error.name or "").partition(".")[0]
         if missing not in ("onnx", "ml_dtypes", "google", "torch"):
@@ -97,6 +116,40 @@ def read(
         what = f"models of {'PyTorch' if module is not None else 'ONNX'} need the package {kind}"
         raise UnavailableError("PD-O015", what, hint=f"pip install 'perfdojo-sdk[{kind}]'") from None
     shapes = {**declared, **{name: shape for name, (_, shape) in inputs.items()}}
+    longest = _within(shapes, limits)
+    if buckets is not None:
+        if max(buckets.lengths) > longest.get(buckets.name, max(buckets.lengths)):
+            raise _beyond(buckets.name, max(buckets.lengths), longest[buckets.name])
+        return _with_buckets(lower, shapes, buckets, most)
+    if (name := free_name(shapes)) in longest:
+        from perfdojo_sdk.graph.rows import MOST_ROWS
+
+        most = min(most or MOST_ROWS, longest[name])
+    return _with_shapes(lower, shapes, most, asked)
+
+
+def _within(shapes: Mapping[str, Sizes], limits: Mapping[str, Sequence[int | None]]) -> dict[str, int]:
+    """Open size -> the most that it may be; a number beyond such a limit is refused."""
+    found: dict[str, int] = {}
+    for of, shape in shapes.items():
+        for size, limit in zip(shape, limits.get(of, ()), strict=False):
+            if limit is not None and isinstance(size, str):
+                found[size] = min(limit, found.get(size, limit))
+            elif limit is not None and size > limit:  # type: ignore[operator]
+                raise _beyond(f"a size of {ascii(of)[1:-1][:60]}", size, limit)
+    return found
+
+
+def _beyond(what: str, size: int | str, limit: int) -> DojoError:
+    hint = f"give at most {limit}, or export it with a larger Dim(..., max={size})"
+    return DojoError(
+        "PD-O062", f"{what} is {size}, and the program was exported for at most {limit}", hint=hint
+    )
+
+
+def _with_shapes(lower: Lower, shapes: Mapping[str, Sizes], most: int | None, asked: bool = False) -> Read:
+    """The model for inputs of these shapes, one size of which may be free. ``asked``: for help of a peer,
+    which free sizes do not have."""
     name = free_name(shapes)
     if not name:
         fixed = {n: tuple(s for s in shape if isinstance(s, int)) for n, shape in shapes.items()}
@@ -107,6 +160,36 @@ def read(
     return _with_free_rows(lower, shapes, name, most)
 
 
+def _with_buckets(lower: Lower, shapes: Mapping[str, Sizes], buckets: Buckets, most: int | None) -> Read:
+    """The model at every length of the dimension, read for the largest bucket."""
+    from perfdojo_sdk.models.bucketing import Lengths, checked_buckets
+
+    name, lengths = buckets.name, checked_buckets(buckets.lengths)
+    axes = {n: tuple(i for i, size in enumerate(shape) if size == name) for n, shape in shapes.items()}
+    if not any(axes.values()):
+        names = list(dict.fromkeys(s for shape in shapes.values() for s in shape if isinstance(s, str)))
+        shown = ", ".join(ascii(n)[1:-1][:60] for n in names[:20])
+        what = f"--buckets {name}=...: no input has a size of this name"
+        hint = f"name it in the inputs that have it: --input 'ids=i64[1,{name}]'"
+        raise DojoError("PD-O054", what, why=f"the open sizes are {shown}" if names else "", hint=hint)
+
+    def read_at(length: int) -> Read:
+        sized = {n: tuple(length if s == name else s for s in shape) for n, shape in shapes.items()}
+        return _with_shapes(lower, sized, most)
+
+    def at(length: int) -> Graph | FreeRows:
+        found = first if length == lengths[-1] else read_at(length)
+        if found.graph is None:
+            raise found.dependent or unsupported(f"the model at {name} = {length}", list(found.refused))
+        made = found.free or found.graph
+        assert made is not None, "a model is read, or refused"
+        return made
+
+    first = read_at(lengths[-1])
+    having = {n: each for n, each in axes.items() if each}
+    return replace(first, lengths=Lengths(name, lengths, having, at, buckets.pads))
+
+
 def free_name(shapes: Mapping[str, Sizes]) -> str:
     """The name of the one free size, which is the outermost of one or more inputs; empty if none is."""
     names: dict[str, None] = {}
@@ -115,8 +198,9 @@ def free_name(shapes: Mapping[str, Sizes]) -> str:
         inner = [size for size in shape[1:] if isinstance(size, str)]
         if inner:
             what = f"input {ascii(of)[1:-1][:60]} has the open size {ascii(inner[0])[1:-1][:60]}"
-            hint = f"give its shape, with a name for the outermost size at most: --input '{of[:60]}=...'"
-            why = "only the outermost size of an input may be open"
+            hint = f"give its shape, with a name for the outermost size at most: --input '{of[:60]}=...'; or"
+            hint += f" choose lengths: --buckets {ascii(inner[0])[1:-1][:60]}=16,32,64"
+            why = "only the outermost size of an input may be open without buckets"
             raise DojoError("PD-O052", what, why=why, hint=hint)
     if len(names) > 1:
         what = f"the sizes {', '.join(ascii(n)[1:-1][:60] for n in names)} are open"
@@ -176,13 +260,7 @@ def _of_onnx(
         dtypes |= dict.fromkeys(items_of(name, inputs), dtypes.get(name))
     _check_inputs(path.name, inputs, dtypes, declared)
     # A user may call an open size by another name, which then holds for all inputs that share it.
-    renamed = {
-        old: new
-        for n, (_, shape) in inputs.items()
-        for old, new in zip(declared.get(n, ()), shape, strict=False)
-        if isinstance(old, str)
-    }
-    sizes = {n: tuple(renamed.get(s, s) if isinstance(s, str) else s for s in d) for n, d in declared.items()}
+    sizes = renamed(declared, {name: shape for name, (_, shape) in inputs.items()})
 
     def run(shapes: Shapes) -> Read:
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
@@ -197,8 +275,6 @@ def _check_inputs(
     name: str, inputs: Inputs, declared: Mapping[str, str | None], sizes: Mapping[str, Sizes]
 ) -> None:
     """Refuse inputs that a model lacks, and dtypes and sizes other than its own."""
-    from perfdojo_sdk.frontends.onnx.sizes import fits, text_of
-
     for of, (dtype, shape) in inputs.items():
         if of not in declared:
             what = f"{name} takes no input {ascii(of)[:60]}"
@@ -216,18 +292,37 @@ def _check_inputs(
             raise DojoError("PD-O062", what, why="a number in the file is fixed", hint=hint)
 
 
-def _of_torch(path: Path, name: str, inputs: Inputs, weights: Path | None) -> tuple[dict[str, Sizes], Lower]:
+def _of_torch(
+    path: Path, name: str, inputs: Inputs, weights: Path | None
+) -> tuple[dict[str, Sizes], Lower, dict[str, Sequence[int | None]]]:
+    from torch.export import ExportedProgram
+
     from perfdojo_sdk.frontends.torch.packaging import exported, given_inputs
+    from perfdojo_sdk.frontends.torch.programs import declared_inputs
 
     net, names = given_inputs(path, name, list(inputs), weights)
+    declared = declared_inputs(net) if isinstance(net, ExportedProgram) else {}
+    dtypes = {n: inputs[n][0] if n in inputs else "" for n in names}
+    dtypes = {n: dtype or (declared[n].dtype if n in declared else "f32") for n, dtype in dtypes.items()}
+    sizes = {n: entry.sizes for n, entry in declared.items()}
+    if declared:
+        _check_inputs(name, inputs, {n: entry.dtype for n, entry in declared.items()}, sizes)
 
     def run(shapes: Shapes) -> Read:
-        given = [(n, inputs[n][0] or "f32", shapes[n]) for n in names]
+        given = [(n, dtypes[n], shapes[n]) for n in names]
         made = exported(net, given, f"{path.stem}_{name}")
         rows = [(e.node, e.operator, e.reason, "it has no kernel") for e in made.elsewhere]
         return Read(made.graph, None, rows, made.operators)
 
-    return {}, run
+    for n, shape in sizes.items():
+        for declares, size in zip(shape, inputs[n][1] if n in inputs else shape, strict=True):
+            if isinstance(declares, str) and not declares.isidentifier() and isinstance(size, str):
+                what = f"the input {ascii(n)[1:-1][:60]} of {name} has the size {declares}"
+                example = text_of([s if isinstance(s, int) else 8 for s in shape])
+                hint = f"give it a number: --input '{n}={example}'"
+                raise DojoError("PD-O052", what, why="a size that is computed cannot be open", hint=hint)
+    named = renamed(sizes, {n: shape for n, (_, shape) in inputs.items()})
+    return named, run, {n: entry.most for n, entry in declared.items()}
 
 
 def unsupported(name: str, rows: Sequence[tuple[str, ...]]) -> Exception:
@@ -254,6 +349,22 @@ def inputs_of(given: Sequence[str]) -> Inputs:
 
 def _is_size(text: str) -> bool:
     return text.isascii() and (text.isdigit() and len(text) <= 12 or bool(_NAME.fullmatch(text)))
+
+
+def buckets_of(text: str, given: Sequence[str]) -> Buckets:
+    """Lengths such as ``seq=16,32,64``. ``given``: values to pad inputs with, such as ``mask=0``."""
+    name, _, lengths = text.partition("=")
+    parts = [part.strip() for part in lengths.split(",")]
+    if not name.strip() or not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):
+        raise typer.BadParameter(f"{text[:80]!r} are no lengths; write for example --buckets seq=16,32,64")
+    pads = {}
+    for pad in given:
+        of, _, value = pad.rpartition("=")
+        try:
+            pads[of.strip()] = {"true": 1.0, "false": 0.0}.get(value.strip().lower()) or float(value)
+        except ValueError:
+            raise typer.BadParameter(f"{pad[:80]!r} is no value; write for example --pad mask=0") from None
+    return Buckets(name.strip(), tuple(map(int, parts)), pads)
 
 
 def numbers_of(text: str) -> list[int]:

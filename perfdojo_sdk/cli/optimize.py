@@ -15,7 +15,7 @@ from perfdojo_sdk.cli.build_library import observer
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.explain_plan import decision
 from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
-from perfdojo_sdk.cli.models import MODULE, inputs_of, numbers_of, read, unsupported
+from perfdojo_sdk.cli.models import MODULE, buckets_of, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.core.interface import MAX_THREADS
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from perfdojo_sdk.cli.models import Read
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.library.manifest import KernelEntry
+    from perfdojo_sdk.models.bucketing import BucketsResult
     from perfdojo_sdk.models.optimise import ModelResult
     from perfdojo_sdk.models.shortening import Shortened
 
@@ -43,6 +44,21 @@ def command(
             "--input",
             help="The shape of an input that the model leaves open: x=f32[8,3,224,224]. A name for the"
             " outermost size, x=f32[batch,128], leaves it free: the model then takes any number of rows.",
+        ),
+    ] = None,
+    buckets: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME=LENGTHS",
+            help="Lengths of a size that inputs give a name, such as seq=16,32,64: a call of any length up to"
+            " the largest runs in the next larger one, on padded inputs.",
+        ),
+    ] = None,
+    pad: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="INPUT=VALUE",
+            help="The value that a mask is padded with, so that it hides the padding. Others get zeros.",
         ),
     ] = None,
     blocks: Annotated[
@@ -138,6 +154,7 @@ def command(
     from perfdojo_sdk.library.settings import Settings
     from perfdojo_sdk.models.anywhere import open_anywhere
     from perfdojo_sdk.models.blocks import SIZES
+    from perfdojo_sdk.models.bucketing import optimise_buckets
     from perfdojo_sdk.models.budget import Budget
     from perfdojo_sdk.models.cache import CacheUse, KernelCache
     from perfdojo_sdk.models.free_rows import optimise_rows
@@ -163,7 +180,13 @@ def command(
                 raise DojoError("PD-O061", f"--dtype beside {option}", hint="leave one of them out")
     sizes = numbers_of(blocks) if blocks else SIZES
     inputs = inputs_of(given or [])
-    asked = read(model, inputs, max_rows, policy, weights=weights)
+    if pad and buckets is None:
+        raise typer.BadParameter("--pad is for models with buckets: --buckets seq=16,32,64")
+    chosen = buckets_of(buckets, pad or []) if buckets is not None else None
+    if chosen is not None and (dtype or fallback or prefer_faster):
+        option = "--dtype" if dtype else "--fallback" if fallback else "--prefer-faster"
+        raise DojoError("PD-O054", f"--buckets beside {option}", hint="leave one of them out")
+    asked = read(model, inputs, max_rows, policy, weights=weights, buckets=chosen)
     graph = asked.graph
     if dtype is not None and asked.free is not None:
         what = f"--dtype for a model whose size {asked.free.name} is open"
@@ -188,6 +211,8 @@ def command(
     budget = None if tune is None and time is None else Budget(tune, duration(time) if time else None)
     use = CacheUse(KernelCache())
     folder = output or Path("build", "models", _folder_name(model))
+    if asked.lengths is not None:
+        progress(f"buckets of {asked.lengths.name}: {', '.join(map(str, asked.lengths.buckets))}")
     if asked.free is not None:
         progress(f"{asked.free.name} is free: kernels for {', '.join(map(str, sizes))} rows")
     if graph.foreign:
@@ -196,12 +221,39 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f"{' before fusion,' if fuse else ''} for {found.name} with {number_of(settings.threads, 'threads')}"
     )
+    if asked.lengths is not None and asked.free is None:
+        share = len(asked.lengths.buckets)
+        budget = budget and Budget(
+            budget.evaluations and max(1, budget.evaluations // share),
+            budget.seconds and budget.seconds / share,
+        )
+        with_buckets = optimise_buckets(
+            plugins, found, asked.lengths, folder, settings, observer(), fuse, freeze, most, budget, use=use
+        )
+        emit(_buckets_text(with_buckets), _buckets_data(with_buckets), as_json)
+        return
     if asked.free is not None:
         if time is not None:
             raise typer.BadParameter("--time needs fixed sizes; with free rows, use --tune")
         if tune is not None:  # blocks share kernels, so that shares by time are not known
             each = max(1, tune // (len(sizes) * len(graph.programs)))
             settings = replace(settings, search=AUTO, evaluations=each)
+        if asked.lengths is not None:
+            with_buckets = optimise_buckets(
+                plugins,
+                found,
+                asked.lengths,
+                folder,
+                settings,
+                observer(),
+                fuse,
+                freeze,
+                most,
+                sizes=sizes,
+                use=use,
+            )
+            emit(_buckets_text(with_buckets), _buckets_data(with_buckets), as_json)
+            return
         result = optimise_rows(
             plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes, use
         )
@@ -264,6 +316,8 @@ def _list(asked: Read, rows: Sequence[tuple[str, ...]], as_json: bool) -> None:
         lines.append(_elsewhere(graph) if graph is not None and foreign else "everything is supported")
     free = asked.free.name if asked.free is not None else None
     lines += [f"the outermost size {free} is free: 1 to {asked.free.most} rows"] if asked.free else []
+    lengths = asked.lengths
+    lines += [f"buckets of {lengths.name}: {', '.join(map(str, lengths.buckets))}"] if lengths else []
     listed = [dict(zip(columns, r)) for r in rows]
     parts = [
         {"peer": p.peer, "nodes": list(p.nodes), "why": p.why, "crossing_bytes": graph.crossing(p)}
@@ -271,6 +325,7 @@ def _list(asked: Read, rows: Sequence[tuple[str, ...]], as_json: bool) -> None:
         if graph is not None
     ]
     data = {"operators": operators, "kernels": kernels, "free": free, "refused": listed, "elsewhere": parts}
+    data |= {"buckets": list(lengths.buckets)} if lengths else {}
     emit("\n".join(lines), data, as_json)
 
 
@@ -361,6 +416,48 @@ def _groupings(result: ModelResult) -> list[str]:
     rows = [(e.value, e.producer, e.consumer, decision(e), e.why) for e in result.regrouped]
     columns = ("array", "from", "to", "decision", "why")
     return [table(columns, rows, "groupings, measured on this machine")] if rows else []
+
+
+def _buckets_text(result: BucketsResult) -> str:
+    dimension = result.manifest.dimension
+    rows = [
+        (
+            str(length),
+            str(len(made.manifest.nodes)),
+            str(len(set(made.manifest.kernels))),
+            seconds(_spent(made)),
+            memory(made.peak.total),
+        )
+        for length, made in result.buckets.items()
+    ]
+    columns = (dimension, "calls", "kernels", "time of the kernels", "peak memory")
+    lines = [table(columns, rows), f"weights, stored once for all buckets: {memory(result.weights)}"]
+    lines += [f"the model {check}" for check in result.manifest.checks]
+    lines += [f"bucket {n}: {check}" for n, made in result.buckets.items() for check in made.checks]
+    lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
+    lines.append(f"model: {result.directory}")
+    return "\n".join(lines)
+
+
+def _spent(result: ModelResult) -> float:
+    """Measured seconds of the kernels of a call, with the largest block of rows if they are free."""
+    counts = Counter(result.manifest.kernels)
+    if packed := result.manifest.packed:
+        counts.subtract(call.kernel for call in packed.calls if call.whole)
+    calls = {entry.name: entry.timing.call for entry in _entries(result)}
+    return sum(call.median_s * counts[name] for name, call in calls.items() if call is not None)
+
+
+def _buckets_data(result: BucketsResult) -> dict[str, Any]:
+    return {
+        "directory": str(result.directory),
+        "target": result.manifest.target,
+        "dimension": result.manifest.dimension,
+        "buckets": {str(length): _data(made) for length, made in result.buckets.items()},
+        "weights_bytes": result.weights,
+        "checks": list(result.manifest.checks),
+        "seconds": {name: round(s, 3) for name, s in result.seconds.items()},
+    }
 
 
 def _races(result: ModelResult) -> list[str]:

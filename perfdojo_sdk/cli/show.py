@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from perfdojo_sdk.cli.console import Json, emit
+from perfdojo_sdk.cli.model_accuracy import is_package
+from perfdojo_sdk.cli.show_model import show_model
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, open_game, plugins_for
 from perfdojo_sdk.core.transformation import line_numbers
 
@@ -57,8 +60,14 @@ def command(
     """Print a program, a kernel, or a saved game as it stands.
 
     As text, as mathematics (what its tree computes), as a graph of the flow of data, or as the code
-    that its target compiles (plain C for a target that brings no code generator).
+    that its target compiles (plain C for a target that brings no code generator). For the folder of a model
+    that was built: what it takes and gives, and how many kernels a call of it runs.
     """
+    if is_package(Path(source)):
+        if view is not View.text or form is not None:
+            raise typer.BadParameter("--as and --format are for programs; SOURCE is a model that was built")
+        show_model(Path(source), as_json)
+        return
     form = form or FORMATS[view][0]
     if form not in FORMATS[view]:
         raise typer.BadParameter(f"--as {view} has the formats {', '.join(FORMATS[view])}, not {form}")

@@ -13,7 +13,7 @@ import secrets
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
 
@@ -85,6 +85,24 @@ def write_whole(
         except BaseException:
             os.unlink(part, dir_fd=folder)
             raise
+
+
+def link_whole(path: Path, source: Path, inside: Path) -> None:
+    """Let ``path`` be the same file as ``source``, both in a folder that they must not leave by a link.
+
+    OSError where the file system has no hard links; then ``path`` is what it was.
+    """
+    with _parent(source, inside) as (whence, old), _parent(path, inside) as (folder, name):
+        part = f".{name[:200]}.{secrets.token_hex(8)}"
+        os.link(old, part, src_dir_fd=whence, dst_dir_fd=folder, follow_symlinks=False)
+        try:
+            os.replace(part, name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            os.unlink(part, dir_fd=folder)
+            raise
+        # Renaming a file to another name of itself does nothing.
+        with suppress(FileNotFoundError):
+            os.unlink(part, dir_fd=folder)
 
 
 def remove(path: Path, inside: Path) -> None:

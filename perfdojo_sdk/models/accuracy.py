@@ -19,7 +19,8 @@ from perfdojo_sdk.graph.order import calls
 from perfdojo_sdk.graph.running import cut_to_counts
 from perfdojo_sdk.graph.writer import parsed
 from perfdojo_sdk.library.manifest import LibraryError
-from perfdojo_sdk.models.manifest import LIBRARY
+from perfdojo_sdk.models.buckets import BucketedModel
+from perfdojo_sdk.models.manifest import LIBRARY, RowsEntry, ValueEntry
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.row_calls import RowCalls
 from perfdojo_sdk.verify.double import WIDENED, run_in_double
@@ -54,33 +55,49 @@ class Accuracy:
         return self.largest == 0 if self.exact else self.largest <= relative * self.scale
 
 
-def samples(path: Path, model: Model) -> Iterator[dict[str, Array]]:
+def length_in(path: Path, model: BucketedModel) -> int:
+    """The length of the samples of a file, by the first input that has one; 0 if there is none."""
+    with _opened(path) as file:
+        for name, axes in model.manifest.axes.items():
+            if name in model.inputs and name in file.files:
+                shape = tuple(_read(path, file, name).shape)
+                inner = shape[max(len(shape) - len(model.inputs[name].shape), 0) :]
+                return inner[axes[0]] if len(inner) > axes[0] else 0
+    return 0
+
+
+def _read(path: Path, file: Any, name: str) -> Array:
+    try:
+        found: Array = file[name]
+    except (ValueError, OSError, zipfile.BadZipFile) as error:
+        raise DataError("PD-O044", f"{path}: array {name} cannot be read", why=str(error)[:300]) from None
+    return found
+
+
+def samples(
+    path: Path, inputs: Mapping[str, ValueEntry], rows: RowsEntry | None
+) -> Iterator[dict[str, Array]]:
     """The inputs of each call: an array for each input, or many along a new first axis of all of them; with
-    any number of rows, where those are free.
+    any number of ``rows``, where those are free.
 
     :class:`DataError` if the file is none, or its arrays are not the model's inputs.
     """
-    calls = RowCalls(model.manifest, {}, None) if model.manifest.rows is not None else None
     with _opened(path) as file:
-        missing = [name for name in model.inputs if name not in file.files]
+        missing = [name for name in inputs if name not in file.files]
         if missing:
             what = f"{path} has no array {ascii(missing[0])[1:-1][:80]}"
-            raise DataError("PD-O044", what, hint=f"the model's inputs are {', '.join(model.inputs)}"[:500])
+            raise DataError("PD-O044", what, hint=f"the model's inputs are {', '.join(inputs)}"[:500])
         count: int | None = None
         arrays: dict[str, Array] = {}
-        for name, entry in model.inputs.items():
-            try:
-                array = arrays[name] = file[name]
-            except (ValueError, OSError, zipfile.BadZipFile) as error:
-                raise DataError(
-                    "PD-O044", f"{path}: array {name} cannot be read", why=str(error)[:300]
-                ) from None
-            kind = numpy_dtype(str(entry.dtype))
-            sample = array[(0,) * max(array.ndim - len(entry.shape), 0)] if array.size else array
-            shape = calls.shape(name, sample) if calls is not None else tuple(entry.shape)
+        for name, entry in inputs.items():
+            array = arrays[name] = _read(path, file, name)
+            kind, shape = numpy_dtype(str(entry.dtype)), tuple(entry.shape)
+            free = None if rows is None else rows.free.get(name)
+            if free is not None and array.ndim >= len(shape):
+                shape = (*shape[:free], array.shape[array.ndim - len(shape) + free], *shape[free + 1 :])
             given = f"{array.dtype}{list(array.shape)}"
             if array.dtype != kind or array.shape[array.ndim - len(shape) :] != shape:
-                what = f"{path}: {name} is {given}, the model takes {model.manifest.text(name)}"
+                what = f"{path}: {name} is {given}, the model takes {_text(entry, free, rows)}"
                 raise DataError("PD-O044", what, hint="or many of them along a new first axis")
             several = array.ndim - len(shape)
             number = len(array) if several == 1 else None
@@ -176,6 +193,11 @@ def in_double(graph: Graph, inputs: Mapping[str, Array], model: Model, threads: 
             made = [_wide(array) for array in outputs]
         arrays.update(zip(call.outputs, made, strict=True))
     return cut_to_counts(graph, {value.name: bound(value.name) for value in graph.outputs})
+
+
+def _text(entry: ValueEntry, free: int | None, rows: RowsEntry | None) -> str:
+    sizes = [rows.name if rows and n == free else str(size) for n, size in enumerate(entry.shape)]
+    return f"{entry.dtype}[{','.join(sizes)}]"
 
 
 def expected(graph: Graph, inputs: Mapping[str, Array], model: Model, threads: int) -> list[Array]:

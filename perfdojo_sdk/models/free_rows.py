@@ -6,17 +6,16 @@ Kernels of fixed sizes are verified as ever. The proof that rows are independent
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 
 from perfdojo_sdk.codegen.packaging import Unit
-from perfdojo_sdk.game import write_atomically
-from perfdojo_sdk.graph.folding import Fold
 from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.memory import MemoryPlan, plan_memory
 from perfdojo_sdk.graph.rows import HINT, FreeRows
@@ -28,25 +27,25 @@ from perfdojo_sdk.models.anywhere import open_anywhere
 from perfdojo_sdk.models.blocks import MOST, SIZES, choices
 from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import RowBlocks, rows_unit
-from perfdojo_sdk.models.fusion import FusionPlan
 from perfdojo_sdk.models.kernels import CompiledKernels
-from perfdojo_sdk.models.manifest import FILE, LIBRARY, WEIGHTS, ModelManifest, RowsEntry, as_json
+from perfdojo_sdk.models.manifest import LIBRARY, WEIGHTS, ModelManifest, RowsEntry
 from perfdojo_sdk.models.model import Model
 from perfdojo_sdk.models.naming import kernel_name
 from perfdojo_sdk.models.optimise import (
     ModelError,
     ModelResult,
+    Ready,
     cached,
     kernels_of,
     manifest_of,
     packed_entry,
     peak_of,
-    prepared,
+    ready_to_build,
     refuse_beyond,
     refuse_failed,
-    refused_by,
     symbol_in,
     workspace_of,
+    write_manifest,
 )
 from perfdojo_sdk.models.packing import (
     PackPlan,
@@ -58,25 +57,10 @@ from perfdojo_sdk.models.packing import (
     packings_of,
     plan_packing,
 )
-from perfdojo_sdk.models.panels import panel_widths, with_panels
 from perfdojo_sdk.models.racing import drawn
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.models.whole_checks import checked, compare, not_called
 from perfdojo_sdk.plugins import Plugins
-
-
-@dataclass(frozen=True)
-class _Block:
-    """The graph for one number of rows."""
-
-    given: Graph
-    """As the model says it."""
-    graph: Graph
-    """As it is built."""
-    memory: MemoryPlan
-    """Without what kernels make of constants alone, if the model packs."""
-    plan: FusionPlan
-    folds: tuple[Fold, ...]
 
 
 def optimise_rows(
@@ -98,9 +82,55 @@ def optimise_rows(
     of the largest block, with its part of inputs and outputs.
     """
     begin = perf_counter()
-    blocks = _blocks(plugins, target, model, checked_sizes(sizes, model.most), fuse, freeze)
+    blocks = ready_rows(plugins, target, model, sizes, fuse, freeze)
+    graphs = with_shared_constants({rows: block.graph for rows, block in blocks.items()})
+    blocks = {rows: replace(block, graph=graphs[rows]) for rows, block in blocks.items()}
+    spent = perf_counter() - begin
+    result = built_rows(plugins, target, model, blocks, directory, settings, observer, max_memory, use)
+    return replace(result, seconds={"preparation": spent, **result.seconds})
+
+
+def ready_rows(
+    plugins: Plugins,
+    target: Target,
+    model: FreeRows,
+    sizes: Sequence[int],
+    fuse: bool,
+    freeze: bool,
+    widths: Mapping[str, int] | None = None,
+) -> dict[int, Ready]:
+    """The graph for each of ``sizes`` rows, ready to be built. ``widths``: the layout of weights, by default
+    the best for the largest."""
+    found: dict[int, Ready] = {}
+    for rows in sorted(checked_sizes(sizes, model.most), reverse=True):
+        made = ready_to_build(plugins, target, model.at(rows), fuse, freeze, own_weights=True, widths=widths)
+        found[rows], widths = made, made.widths
+    return {rows: found[rows] for rows in sorted(found)}
+
+
+def built_rows(
+    plugins: Plugins,
+    target: Target,
+    model: FreeRows,
+    blocks: Mapping[int, Ready],
+    directory: Path,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    max_memory: int | None = None,
+    use: CacheUse | None = None,
+    records: Path | None = None,
+) -> ModelResult:
+    """Build blocks that are ready, with equal names for equal constants; the rest as for
+    :func:`optimise_rows`, and ``records`` as for :func:`perfdojo_sdk.models.optimise.built`."""
+    begin = perf_counter()
     largest = max(blocks)
-    peaks = {rows: peak_of(block.graph, block.memory) for rows, block in blocks.items()}
+    every = [block.graph for block in blocks.values()]
+    packs = has_function(plugins, target, every[0])
+    memories = {
+        rows: plan_memory(block.graph, packed_values(block.graph) if packs else ())
+        for rows, block in blocks.items()
+    }
+    peaks = {rows: peak_of(block.graph, memories[rows]) for rows, block in blocks.items()}
     weights = {name: data for block in blocks.values() for name, data in block.graph.constants.items()}
     peak = replace(peaks[largest], weights=sum(data.nbytes for data in weights.values()))
     refuse_beyond(peak, max_memory)
@@ -112,15 +142,13 @@ def optimise_rows(
     symbols = {k.program.text: k.symbol for k in kernels}
     order = places({name: (data.dtype.itemsize, data.nbytes) for name, data in weights.items()})
 
-    every = [block.graph for block in blocks.values()]
-    packs = has_function(plugins, target, every[0])
     constants = constant_inputs(every) if packs else {}
     pack = PackPlan()
 
     def unit(found: Sequence[Found]) -> Unit:
         nonlocal pack
         pack = plan_packing(every, packings_of(found)) if packs else pack
-        graphs = {rows: (block.graph, block.memory) for rows, block in blocks.items()}
+        graphs = {rows: (block.graph, memories[rows]) for rows, block in blocks.items()}
         table = choices(seconds_of(blocks, times_of(found)))
         return rows_unit(RowBlocks(graphs, frozenset(free), model.most, table), order, symbols, pack)
 
@@ -131,30 +159,31 @@ def optimise_rows(
         directory / LIBRARY,
         settings,
         observer,
+        place=records,
         start_over=True,
         unit=unit,
         make_builder=cached(packing_builder(by_symbols([k.program for k in kernels], constants)), use),
     )
     refuse_failed(result)
-    built = perf_counter()
+    finished = perf_counter()
     if symbol := symbol_in(blocks[largest].graph, result):
         needed = workspace_of(directory / LIBRARY, symbol, (settings or Settings()).threads)
-        inside = None if needed is None else needed - blocks[largest].memory.total
+        inside = None if needed is None else needed - memories[largest].total
         peak = replace(peak, inside=inside, packed=pack.bytes)
         refuse_beyond(peak, max_memory)
     else:
         pack = PackPlan()
     write_tensors(directory / WEIGHTS, weights, directory)
-    manifest = _manifest(target, model, blocks, frozenset(free), result, directory, pack)
-    write_atomically(directory / FILE, as_json(manifest), directory)
+    manifest = _manifest(target, model, blocks, memories, frozenset(free), result, directory, pack)
+    write_manifest(manifest, directory)
     packaged = perf_counter()
     checks = _checked(plugins, target, model, blocks, open_anywhere(directory, plugins))
     seconds = {
-        "kernels": built - begin,
-        "package": packaged - built,
+        "kernels": finished - begin,
+        "package": packaged - finished,
         "checks": perf_counter() - packaged,
     }
-    return ModelResult(directory, manifest, result, blocks[largest].memory, checks, peak, seconds, use=use)
+    return ModelResult(directory, manifest, result, memories[largest], checks, peak, seconds, use=use)
 
 
 def checked_sizes(sizes: Sequence[int], most: int) -> tuple[int, ...]:
@@ -167,37 +196,15 @@ def checked_sizes(sizes: Sequence[int], most: int) -> tuple[int, ...]:
     return found
 
 
-def _blocks(
-    plugins: Plugins, target: Target, model: FreeRows, sizes: Sequence[int], fuse: bool, freeze: bool
-) -> dict[int, _Block]:
-    """The graph for each size, with weights that all of them share."""
-    found: dict[int, tuple[Graph, Graph, FusionPlan, tuple[Fold, ...]]] = {}
-    for rows in sizes:
-        given = model.at(rows)
-        if refused := refused_by(plugins, target, given):
-            raise refused[0][1]
-        graph, whole, plan, folds = prepared(plugins, target, given, fuse, freeze)
-        found[rows] = (whole, graph, plan, folds)
-    widths = panel_widths(found[max(sizes)][1], target) if freeze else {}
-    laid = {
-        rows: with_panels(graph, widths) if freeze else (graph, ())
-        for rows, (_, graph, _, _) in found.items()
-    }
-    graphs = with_shared_constants({rows: graph for rows, (graph, _) in laid.items()})
-    packs = has_function(plugins, target, next(iter(graphs.values())))
-    memories = {rows: plan_memory(g, packed_values(g) if packs else ()) for rows, g in graphs.items()}
-    return {
-        rows: _Block(given, graphs[rows], memories[rows], plan, (*folds, *laid[rows][1]))
-        for rows, (given, _, plan, folds) in found.items()
-    }
+_Key = TypeVar("_Key", bound=Hashable)
 
 
-def with_shared_constants(graphs: Mapping[int, Graph]) -> dict[int, Graph]:
+def with_shared_constants(graphs: Mapping[_Key, Graph]) -> dict[_Key, Graph]:
     """The graphs with one name for equal constants, and different names for others."""
     taken = {name for graph in graphs.values() for name in graph.values if name not in graph.constants}
     names: dict[tuple[str, tuple[int, ...], bytes], str] = {}
     found = {}
-    for rows, graph in graphs.items():
+    for which, graph in graphs.items():
         mine = {}
         for name, data in graph.constants.items():
             key = _key(data)
@@ -208,7 +215,7 @@ def with_shared_constants(graphs: Mapping[int, Graph]) -> dict[int, Graph]:
                 names[key] = new
                 taken.add(new)
             mine[name] = names[key]
-        found[rows] = _renamed(graph, mine)
+        found[which] = _renamed(graph, mine)
     return found
 
 
@@ -228,7 +235,7 @@ def _key(data: Array) -> tuple[str, tuple[int, ...], bytes]:
     return data.dtype.str, data.shape, sha256(np.ascontiguousarray(data).tobytes()).digest()
 
 
-def seconds_of(blocks: Mapping[int, _Block], times: Mapping[str, float]) -> dict[int, float]:
+def seconds_of(blocks: Mapping[int, Ready], times: Mapping[str, float]) -> dict[int, float]:
     """The time of each block: that of its kernels; rows stand for seconds if a kernel has no time."""
     names = {rows: [kernel_name(n.program) for n in block.graph.nodes] for rows, block in blocks.items()}
     if any(name not in times for each in names.values() for name in each):
@@ -239,7 +246,8 @@ def seconds_of(blocks: Mapping[int, _Block], times: Mapping[str, float]) -> dict
 def _manifest(
     target: Target,
     model: FreeRows,
-    blocks: Mapping[int, _Block],
+    blocks: Mapping[int, Ready],
+    memories: Mapping[int, MemoryPlan],
     free: frozenset[str],
     result: BuildResult,
     directory: Path,
@@ -247,7 +255,14 @@ def _manifest(
 ) -> ModelManifest:
     made = {
         rows: manifest_of(
-            target, b.graph, b.memory, b.plan, b.folds, result, directory, packed=packed_entry(pack, number)
+            target,
+            b.graph,
+            memories[rows],
+            b.plan,
+            (*b.folds, *b.layouts),
+            result,
+            directory,
+            packed=packed_entry(pack, number),
         )
         for number, (rows, b) in enumerate(blocks.items())
     }
@@ -269,13 +284,13 @@ def _manifest(
 
 
 def _checked(
-    plugins: Plugins, target: Target, model: FreeRows, blocks: Mapping[int, _Block], loaded: Model
+    plugins: Plugins, target: Target, model: FreeRows, blocks: Mapping[int, Ready], loaded: Model
 ) -> tuple[str, ...]:
     """Checks of each block, and of whole calls beside their blocks."""
     found: dict[str, list[int]] = {}
     for rows, block in blocks.items():
         one = loaded.block(rows)
-        for check in checked(block.graph, block.given, one, lambda: CompiledKernels.of(plugins, target.name)):
+        for check in checked(block.graph, block.whole, one, lambda: CompiledKernels.of(plugins, target.name)):
             found.setdefault(check, []).append(rows)
     checks = [f"of {', '.join(map(str, rows))} rows {check}" for check, rows in found.items()]
     if loaded.linked is not None:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, ValidationError, model_validator
@@ -24,6 +25,8 @@ from perfdojo_sdk.models.policy import PEERS
 from perfdojo_sdk.store.traces import Strict, first_error
 
 FILE, WEIGHTS, LIBRARY, PARTS = MODEL, "weights.safetensors", "library", "parts"
+BUCKETS = "buckets.json"
+"""The manifest of a folder that has a model for each of a few lengths (:mod:`.buckets`)."""
 MAX_BYTES = 256 << 20
 
 ValueName = Annotated[str, StringConstraints(min_length=1, max_length=1024)]
@@ -285,10 +288,11 @@ class ModelManifest(Strict):
             raise ValueError(f"{name!r} has no rows in dimension {dimension}")
         return (*shape[:dimension], shape[dimension] // largest * rows, *shape[dimension + 1 :])
 
-    def text(self, name: str) -> str:
-        """Dtype and shape of an input or output, with the name of its free dimension."""
+    def text(self, name: str, named: Mapping[int, str] = MappingProxyType({})) -> str:
+        """Dtype and shape of an input or output, with the name of its free dimension. ``named``: names of
+        other dimensions."""
         entry, free = self.values[name], self.rows.free if self.rows is not None else {}
-        sizes = list(map(str, entry.shape))
+        sizes = [named.get(k, str(size)) for k, size in enumerate(entry.shape)]
         if self.rows is not None and name in free:
             each = entry.shape[free[name]] // self.rows.sizes[-1]
             sizes[free[name]] = self.rows.name if each == 1 else f"{each}*{self.rows.name}"
@@ -359,7 +363,10 @@ def read_model_manifest(directory: Path) -> ModelManifest:
         if error.errno == errno.EFBIG:
             raise LibraryError("PD-O011", f"{path} is larger than {MAX_BYTES} bytes", hint=hint) from None
         what = f"{directory} holds no model"
-        if (directory / LIBRARY_FILE).is_file():
+        if (directory / BUCKETS).is_file():
+            what = f"{directory} holds a model for each of a few lengths, and one is asked for"
+            hint = "name the folder of one of them"
+        elif (directory / LIBRARY_FILE).is_file():
             hint = "it holds a library: perfdojo_sdk.load_library"
         elif directory.is_file():
             hint = f"name the folder: {directory.parent}"

@@ -1,4 +1,4 @@
-"""Use of a model from Python: ``load_model(DIR)(x)``. It needs the base install, and no compiler.
+"""Use of a model from Python: ``load_one(DIR)(x)``. It needs the base install, and no compiler.
 
 A call has memory of its own for arrays between kernels, so several Python threads may call at once; weights
 are mapped from their file and shared.
@@ -68,8 +68,8 @@ class Kernels(Protocol):
     def __getitem__(self, name: str, /) -> Callable[..., Any]: ...
 
 
-def load_model(directory: str | Path) -> Model:
-    """Open the model in ``directory``.
+def load_one(directory: str | Path) -> Model:
+    """Open the model in ``directory``, which is one without buckets (:mod:`.buckets`).
 
     :class:`LibraryError` when there is none, when a file is not the one that the manifest describes, or when
     this processor lacks what the kernels need.
@@ -161,6 +161,45 @@ def _check_node(node: NodeEntry, entry: KernelEntry | None, manifest: ModelManif
 
 #: Arguments of a call of a model besides its inputs.
 OWN_ARGUMENTS = ("threads",)
+
+
+def inputs_by_name(
+    model: str, names: Sequence[str], inputs: Sequence[Any], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The inputs of a call by name; :class:`ArgumentTypeError` for one too many, twice or unknown."""
+    takes = f"{model} takes {number_of(len(names), 'inputs')} ({', '.join(names)})"
+    if len(inputs) > len(names):
+        raise ArgumentTypeError("PD-L011", f"{takes}, not {len(inputs)}")
+    given, words = dict(zip(names, inputs, strict=False)), keywords(names, OWN_ARGUMENTS)
+    for word, value in named.items():
+        name = words.get(word)
+        if name is None:
+            hint = "models return fresh arrays" if word == "out" else closest(word, [*words, *OWN_ARGUMENTS])
+            raise ArgumentTypeError("PD-L011", f"{ascii(word)[1:-1]} is no input", why=takes, hint=hint)
+        if name in given:
+            raise ArgumentTypeError("PD-L011", f"{word} is given twice", why=takes)
+        given[name] = value
+    return given
+
+
+def input_given(name: str, inputs: Mapping[str, Any]) -> Array:
+    """An input of a call as an array; :class:`ArgumentTypeError` if it is missing."""
+    if name not in inputs:
+        words = keywords([name], OWN_ARGUMENTS)
+        raise ArgumentTypeError("PD-L011", f"input {name} is missing", hint=by_keyword(words))
+    return view(inputs[name], name)
+
+
+def other_dtype(name: str, array: Array, dtype: str, expected: str) -> DojoError | None:
+    """The error for an input of another dtype or byte order than the model takes; None if it has both."""
+    if dtype_of(array) != dtype:
+        what = f"{name} is {array.dtype}, the model takes {expected}"
+        hint = f"convert it: x.astype({str(numpy_dtype(dtype))!r})"
+        return ArgumentTypeError("PD-L011", what, hint=hint)
+    if not array.dtype.isnative:
+        what = f"{name} has bytes in the other order, the model takes {expected}"
+        return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
+    return None
 
 
 class Model:
@@ -261,7 +300,7 @@ class Model:
         ``inputs``: arrays of the model's shapes and dtypes, in its order or by name. Errors:
         :class:`ArgumentTypeError` (a TypeError), :class:`ArgumentValueError` (a ValueError).
         """
-        return _one_or_all(self.run(self._by_name(inputs, named), threads))
+        return one_or_all(self.run(self._by_name(inputs, named), threads))
 
     def bind(self, /, *inputs: Any, threads: int | None = None, **named: Any) -> Callable[[], Any]:
         """Check the arguments once, for calls without arguments: ``run = model.bind(x); y = run()``.
@@ -279,33 +318,18 @@ class Model:
         count = thread_count(threads)
         if self._function is None:
             held = dict(zip(self.manifest.inputs, arrays, strict=True))
-            return lambda: _one_or_all(self.run(held, count))
+            return lambda: one_or_all(self.run(held, count))
         made = {name: _fresh(*self._types[name])[0] for name in self.manifest.outputs}
         call = self._function.bound([*arrays, *made.values()], count)
 
         def run() -> Any:
             call()
-            return _one_or_all([self._cut(name, made) for name in self.manifest.results])
+            return one_or_all([self._cut(name, made) for name in self.manifest.results])
 
         return run
 
     def _by_name(self, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
-        names = self.manifest.inputs
-        takes = f"{self.manifest.name} takes {number_of(len(names), 'inputs')} ({', '.join(names)})"
-        if len(inputs) > len(names):
-            raise ArgumentTypeError("PD-L011", f"{takes}, not {len(inputs)}")
-        given, words = dict(zip(names, inputs, strict=False)), keywords(names, OWN_ARGUMENTS)
-        for word, value in named.items():
-            name = words.get(word)
-            if name is None:
-                hint = (
-                    "models return fresh arrays" if word == "out" else closest(word, [*words, *OWN_ARGUMENTS])
-                )
-                raise ArgumentTypeError("PD-L011", f"{ascii(word)[1:-1]} is no input", why=takes, hint=hint)
-            if name in given:
-                raise ArgumentTypeError("PD-L011", f"{word} is given twice", why=takes)
-            given[name] = value
-        return given
+        return inputs_by_name(self.manifest.name, self.manifest.inputs, inputs, named)
 
     def run(self, inputs: Mapping[str, Any], threads: int | None = None) -> list[Array]:
         """The outputs for inputs by name."""
@@ -354,13 +378,8 @@ class Model:
 
     def _input(self, name: str, inputs: Mapping[str, Any], copy: bool = True) -> Array:
         """An input, checked; in a layout of its own it is copied, or refused unless ``copy``."""
-        if name not in inputs:
-            words = keywords([name], OWN_ARGUMENTS)
-            raise ArgumentTypeError("PD-L011", f"input {name} is missing", hint=by_keyword(words))
-        array = view(inputs[name], name)
-        shape, dtype = self._types[name]
-        if self._rows is not None:
-            shape = self._rows.shape(name, array)
+        array = input_given(name, inputs)
+        shape, dtype = self.shape_for(name, array), self._types[name][1]
         if array.shape != shape or array.dtype != dtype:
             raise self._refused(name, array)
         if array.flags.c_contiguous and array.flags.aligned:
@@ -369,16 +388,15 @@ class Model:
             check_layout(array, name)
         return np.array(array, order="C")
 
+    def shape_for(self, name: str, array: Array) -> tuple[int, ...]:
+        """The shape that an input has to have, with as many free rows as ``array``."""
+        return self._types[name][0] if self._rows is None else self._rows.shape(name, array)
+
     def _refused(self, name: str, array: Array) -> DojoError:
         entry = self.manifest.values[name]
         expected = self.manifest.text(name)
-        if dtype_of(array) != entry.dtype:
-            what = f"{name} is {array.dtype}, the model takes {expected}"
-            hint = f"convert it: x.astype({str(numpy_dtype(str(entry.dtype)))!r})"
-            return ArgumentTypeError("PD-L011", what, hint=hint)
-        if not array.dtype.isnative:
-            what = f"{name} has bytes in the other order, the model takes {expected}"
-            return ArgumentValueError("PD-L011", what, hint="convert it: x.astype(x.dtype.newbyteorder('='))")
+        if error := other_dtype(name, array, str(entry.dtype), expected):
+            return error
         shown = f"[{','.join(map(str, array.shape))}]"
         if array.ndim == len(entry.shape):
             what = f"{name} has the shape {shown}, the model takes {expected}"
@@ -516,7 +534,7 @@ class _Function:
         return failed(self.manifest.name, status)
 
 
-def _one_or_all(found: Sequence[Array]) -> Any:
+def one_or_all(found: Sequence[Array]) -> Any:
     """The output of a model that has one, or a tuple of all."""
     return found[0] if len(found) == 1 else tuple(found)
 

@@ -18,7 +18,7 @@ from types import MappingProxyType
 import perfdojo_sdk
 from perfdojo_sdk.codegen import packaging
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.files import write_whole
+from perfdojo_sdk.core.files import remove, write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.game import write_atomically
@@ -54,6 +54,7 @@ from perfdojo_sdk.models.function import model_unit, symbol_of
 from perfdojo_sdk.models.fusion import Accepts, Edge, FusionPlan, fused, plan_fusion
 from perfdojo_sdk.models.kernels import CompiledKernels
 from perfdojo_sdk.models.manifest import (
+    BUCKETS,
     FILE,
     LIBRARY,
     WEIGHTS,
@@ -195,21 +196,109 @@ def optimise(
     pass verification, :class:`VerificationError` when the whole model does not do what its kernels do.
     """
     begin = perf_counter()
-    refused = refused_by(plugins, target, graph)
-    if refused:
+    ready = ready_to_build(plugins, target, graph, fuse, freeze, declared, own_weights=offers is not None)
+    spent = perf_counter() - begin
+    result = built(
+        plugins, target, ready, directory, settings, observer, max_memory, policy, offers, budget, use
+    )
+    return replace(result, seconds={"preparation": spent, **result.seconds})
+
+
+@dataclass(frozen=True)
+class Lay:
+    """A graph whose kernels may be joined in other ways."""
+
+    single: Graph
+    """With none joined."""
+    out: Callable[[Groups], tuple[Graph, tuple[Fold, ...]]]
+    """The graph with groups joined and weights laid out, and the layouts."""
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A graph that is ready to be built, and how it came to be."""
+
+    given: Graph
+    """As the model says it."""
+    graph: Graph
+    """As it is built."""
+    whole: Graph
+    """The one that it is compared with, which is ``given`` unless sums of floats became sums of integers."""
+    plan: FusionPlan
+    folds: tuple[Fold, ...]
+    """All but the layouts of weights."""
+    layouts: tuple[Fold, ...] = ()
+    widths: Mapping[str, int] = field(default_factory=dict)
+    """Constant -> the columns of its panels, among them those that the graph does not have."""
+    lay: Lay | None = None
+    """Lays the graph out with other kernels joined; None if they are to stay."""
+
+
+def ready_to_build(
+    plugins: Plugins,
+    target: Target,
+    given: Graph,
+    fuse: bool,
+    freeze: bool,
+    declared: Sequence[Fold] = (),
+    own_weights: bool = False,
+    widths: Mapping[str, int] | None = None,
+) -> Ready:
+    """Join the kernels of a graph, use its constants and lay its weights out, as for :func:`optimise`.
+
+    ``own_weights``: leave short weights as the model has them, since a peer reads them. ``widths``: the
+    layout of weights, by default the best for this graph. :class:`Refused` when the target does not generate
+    a kernel.
+    """
+    if refused := refused_by(plugins, target, given):
         raise refused[0][1]
-    given = graph
-    integers = unit_of(target.dialect)
-    single, whole, folds = single_kernels(target, graph, freeze)
+    single, whole, folds = single_kernels(target, given, freeze)
     plan = plan_for(plugins, target, single) if fuse else FusionPlan((), ())
+
+    def lay(groups: Groups) -> tuple[Graph, tuple[Fold, ...], Mapping[str, int]]:
+        graph, layouts, columns = with_groups_joined(single, groups), tuple[Fold, ...](), widths or {}
+        if freeze:
+            columns = panel_widths(graph, target) if widths is None else widths
+            graph, layouts = with_panels(graph, columns)
+        if not own_weights:
+            graph = with_packed_weights(graph, partial(_compiles, plugins, target))
+        return graph, layouts, columns
+
+    graph, layouts, columns = lay(plan.groups)
+    may_change = Lay(single, lambda groups: lay(groups)[:2]) if fuse else None
+    return Ready(given, graph, whole, plan, (*declared, *folds), layouts, columns, may_change)
+
+
+def built(
+    plugins: Plugins,
+    target: Target,
+    ready: Ready,
+    directory: Path,
+    settings: Settings | None = None,
+    observer: Observer | None = None,
+    max_memory: int | None = None,
+    policy: Policy = KERNELS_ONLY,
+    offers: Offers | None = None,
+    budget: Budget | None = None,
+    use: CacheUse | None = None,
+    records: Path | None = None,
+) -> ModelResult:
+    """Build what is ready into ``directory``, with the rest and errors as for :func:`optimise`.
+
+    ``records``: the file of records of finished kernels, by default one beside the model's library.
+    """
+    begin = perf_counter()
+    given, whole, plan = ready.given, ready.whole, ready.plan
     settings, pack = settings or Settings(), PackPlan()
-    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use)
+    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use, records)
 
     @lru_cache(maxsize=2)  # two plans are compared; each copy may hold weights in another layout
     def lay(groups: Groups) -> _Laid:
-        return _laid(plugins, target, single, groups, freeze, packable=offers is None)
+        if ready.lay is None or groups == ready.plan.groups:
+            return _laid(plugins, target, ready.graph, ready.layouts)
+        return _laid(plugins, target, *ready.lay.out(groups))
 
-    laid, tried = lay(plan.groups), tuple[Edge, ...]()
+    laid, tried = lay(ready.plan.groups), tuple[Edge, ...]()
     refuse_beyond(laid.peak, max_memory)
     result = None
     if laid.graph.nodes:
@@ -223,14 +312,14 @@ def optimise(
 
             trials = Trials(lay, site.kernels, budget.part(PART), refuses)
             trials.learn(result.results)
-            if fuse:
-                plan, tried = regrouped(single, plan, accepted_by(plugins, target), trials)
+            if ready.lay is not None:
+                plan, tried = regrouped(ready.lay.single, plan, accepted_by(plugins, target), trials)
             laid = lay(plan.groups)
             left = budget.less(trials.evaluations, trials.seconds)
             result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
         refuse_failed(result)
-    graph, peak, folds = laid.graph, laid.peak, (*declared, *folds, *laid.folds)
-    built = perf_counter()
+    graph, peak, folds = laid.graph, laid.peak, (*ready.folds, *laid.folds)
+    finished = perf_counter()
     threads = settings.threads
     if symbol_in(graph, result):
         peak = replace(peak, inside=_inside(laid, result, threads), packed=pack.bytes)
@@ -250,12 +339,13 @@ def optimise(
     plain = lambda: CompiledKernels.of(plugins, target.name)  # noqa: E731
     meant = "the model as it was given" if whole is given else "its graph of integer kernels as written"
     checks = (*checked(graph, whole, model, plain, meant), *not_called(model))
+    integers = unit_of(target.dialect)
     if whole is not given and integers is not None:
         most = most_compiled(model)
         checks = (*checks, *requantised(without_duplicates(given), integers, runs_of(plugins, target), most))
     seconds = {
-        "kernels": built - begin,
-        "package": written - built,
+        "kernels": finished - begin,
+        "package": written - finished,
         "checks": perf_counter() - written,
     }
     return ModelResult(
@@ -278,6 +368,7 @@ class _Site:
     settings: Settings
     observer: Observer | None
     use: CacheUse | None
+    records: Path | None
 
     def library(self, laid: _Laid, own: Mapping[str, Own] | None = None) -> tuple[BuildResult, PackPlan]:
         """The library of a graph, and the plan of what its function packs."""
@@ -296,6 +387,7 @@ class _Site:
             self.directory,
             self.settings,
             self.observer,
+            place=self.records,
             start_over=True,
             unit=None if laid.graph.foreign else unit,
             make_builder=cached(packing_builder(*laid.fixed), self.use),
@@ -359,20 +451,8 @@ class _Laid:
         return Counter(node.program.text for k, node in enumerate(self.graph.nodes) if k not in once)
 
 
-def _laid(
-    plugins: Plugins,
-    target: Target,
-    single: Graph,
-    groups: Groups,
-    freeze: bool,
-    packable: bool,
-) -> _Laid:
-    """A graph with its groups joined, and its weights laid out. ``packable``: constants may share bytes."""
-    graph, layouts = with_groups_joined(single, groups), tuple[Fold, ...]()
-    if freeze:
-        graph, layouts = with_panels(graph, panel_widths(graph, target))
-    if packable:  # a peer reads the model's own weights
-        graph = with_packed_weights(graph, partial(_compiles, plugins, target))
+def _laid(plugins: Plugins, target: Target, graph: Graph, layouts: tuple[Fold, ...]) -> _Laid:
+    """A graph whose kernels are joined and whose weights are laid out, with its memory."""
     packs = has_function(plugins, target, graph)
     memory = plan_memory(graph, packed_values(graph) if packs else ())
     constants = constant_inputs([graph]) if packs else {}
@@ -404,7 +484,7 @@ def _write(
     manifest = manifest_of(
         target, graph, memory, plan, folds, result, directory, races, verdict, timed, packed_entry(pack, 0)
     )
-    write_atomically(directory / FILE, as_json(manifest), directory)
+    write_manifest(manifest, directory)
 
 
 def _raced(
@@ -594,6 +674,12 @@ def manifest_of(
         weights_sha256=file_sha256(directory / WEIGHTS),
         library_sha256=file_sha256(directory / LIBRARY / LIBRARY_FILE) if graph.nodes else "0" * 64,
     )
+
+
+def write_manifest(manifest: ModelManifest, directory: Path) -> None:
+    """Write the manifest of the model in ``directory``, which from then on holds no buckets."""
+    write_atomically(directory / FILE, as_json(manifest), directory)
+    remove(directory / BUCKETS, directory)
 
 
 def packed_entry(pack: PackPlan, number: int) -> PackEntry | None:

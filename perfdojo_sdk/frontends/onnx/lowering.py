@@ -58,9 +58,10 @@ from perfdojo_sdk.frontends.onnx.schemas import (
     uses_in,
     value_of,
 )
-from perfdojo_sdk.frontends.onnx.sizes import fits, sizes_of, text_of
+from perfdojo_sdk.frontends.onnx.sizes import sizes_of
 from perfdojo_sdk.frontends.onnx.supported import EARLIER, FIRST_OPSET, REASONS
 from perfdojo_sdk.frontends.onnx.types import STANDARD
+from perfdojo_sdk.frontends.sizes import fits, text_of
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Array, Graph, Shape, Value

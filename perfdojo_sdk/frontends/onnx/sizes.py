@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from perfdojo_sdk.frontends.onnx.reading import dtype_name, shown
+from perfdojo_sdk.frontends.onnx.reading import dtype_name
 from perfdojo_sdk.graph.refusals import Malformed, Refused
 
 #: The name of an open size that the model gives none.
@@ -54,14 +53,3 @@ def sizes_of(tensor: Any) -> tuple[int | str, ...]:
         d.dim_value if d.HasField("dim_value") and d.dim_value >= 0 else d.dim_param or UNNAMED
         for d in tensor.shape.dim
     )
-
-
-def fits(given: Sequence[int | str], declared: Sequence[int | str]) -> bool:
-    """True if sizes differ from those that a model declares only where these are open."""
-    pairs = zip(given, declared, strict=False)
-    return len(given) == len(declared) and all(isinstance(d, str) or g == d for g, d in pairs)
-
-
-def text_of(sizes: Sequence[int | str]) -> str:
-    """Sizes for a message."""
-    return f"[{','.join(shown(str(size)) for size in sizes[:16])}]"

@@ -57,6 +57,11 @@ PLAIN = (
 class Unchangeable(Exception):
     """A change in place that is not turned into an ordinary operator; its text says which."""
 
+    def __init__(self, text: str, changed: Node | None = None) -> None:
+        super().__init__(text)
+        self.changed = changed
+        """The input of the graph that is changed, if it is one."""
+
 
 class DependsOnData(Exception):
     """A number in a tensor that decides how the rest is computed, such as a float argument that PyTorch hands
@@ -207,7 +212,7 @@ class _Functional:
         if view is None:
             raise Unchangeable(f"{node.target} changes a shape in place")
         if target.op in ("placeholder", "get_attr"):
-            raise Unchangeable("the shape of an input is changed in place")
+            raise Unchangeable("the shape of an input is changed in place", target)
         made = self.add(view, (self.latest(target), *node.args[1:]), node.kwargs, node)
         made.meta["val"] = node.meta["val"]  # over the memory of the target, in which changes are seen
         self.firsts[made] = self.parents[made] = target
@@ -256,7 +261,7 @@ class _Functional:
         while chain[-1] in self.parents:
             chain.append(self.parents[chain[-1]])
         if chain[-1].op in ("placeholder", "get_attr"):
-            raise Unchangeable("an input is changed in place")
+            raise Unchangeable("an input is changed in place", chain[-1])
         versions = {node: new}
         for view, base in zip(chain, chain[1:], strict=False):
             versions[base] = self.scattered(view, self.latest(base), versions[view])

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import read_bounded
@@ -40,9 +41,12 @@ def loaded(path: Path) -> ModuleType:
     return module
 
 
-def network(path: Path, name: str) -> torch.nn.Module:
-    """The module ``name`` of a file: a module, or a class or function that makes one without arguments."""
+def network(path: Path, name: str) -> torch.nn.Module | ExportedProgram:
+    """The module ``name`` of a file: a module, or a class or function that makes one without arguments; or a
+    program of ``torch.export`` in the same forms."""
     found = getattr(loaded(path), name, None)
+    if isinstance(found, ExportedProgram):
+        return found
     if isinstance(found, torch.nn.Module):
         return found.eval()
     if not callable(found):
@@ -55,6 +59,8 @@ def network(path: Path, name: str) -> torch.nn.Module:
         why = f"{type(error).__name__}: {error}"
         hint = f"write a function without arguments that returns a {name}, and name that"
         raise ModuleError("PD-O023", f"{name} of {path} makes no module", why=why, hint=hint) from error
+    if isinstance(made, ExportedProgram):
+        return made
     if not isinstance(made, torch.nn.Module):
         raise ModuleError("PD-O023", f"{name} of {path} makes a {type(made).__name__}, no module")
     return made.eval()

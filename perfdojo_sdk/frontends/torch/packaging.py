@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
+from perfdojo_sdk.frontends.torch.programs import declared_inputs, source_of
 from perfdojo_sdk.frontends.torch.tensors import tensor_of
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import checked_shape
@@ -35,23 +36,34 @@ class Exported:
 
 def given_inputs(
     path: Path, name: str, inputs: Sequence[str], weights: Path | None = None
-) -> tuple[torch.nn.Module, list[str]]:
-    """The module ``name`` of a file, and those arguments of its ``forward`` that are given, in order.
-    ``weights``: a checkpoint, whose tensors take the place of the module's."""
+) -> tuple[torch.nn.Module | ExportedProgram, list[str]]:
+    """The module ``name`` of a file, and those arguments of its ``forward`` that are given, in order; or the
+    program, and all of its inputs. ``weights``: a checkpoint, whose tensors take the place of a module's."""
     net = network(path, name)
+    if isinstance(net, ExportedProgram):
+        if weights is not None:
+            what = f"{name} of {path} is an exported program, which has its own weights"
+            raise ModuleError("PD-O046", what, hint="load them into the module before torch.export.export")
+        names = list(declared_inputs(net))
+        _refuse_unknown(name, inputs, names)
+        return net, names
     if weights is not None:
         load_weights(net, weights)
     names = input_names(net)
-    unknown = [n for n in inputs if n not in names]
-    if unknown:
-        what = f"{name} takes no input {ascii(unknown[0])[:60]}"
-        raise ModuleError("PD-O025", what, hint=f"its inputs are {', '.join(names)}")
+    _refuse_unknown(name, inputs, names)
     given = [n for n in names if n in inputs]
     if not given or given != names[: len(given)]:
         missing = next(n for n in names if n not in inputs)
         hint = f"give it: --input '{missing}=f32[SIZES]'"
         raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
     return net, given
+
+
+def _refuse_unknown(name: str, inputs: Sequence[str], names: Sequence[str]) -> None:
+    unknown = [n for n in inputs if n not in names]
+    if unknown:
+        what = f"{name} takes no input {ascii(unknown[0])[:60]}"
+        raise ModuleError("PD-O025", what, hint=f"its inputs are {', '.join(names)}")
 
 
 def exported_file(
@@ -82,12 +94,15 @@ def _tensor(array: Array) -> Tensor:
     return tensor_of(np.array(array))
 
 
-def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], name: str = "model") -> Exported:
-    """A module in evaluation, for inputs of these names, dtypes and shapes.
+def exported(
+    net: torch.nn.Module | ExportedProgram, inputs: Sequence[tuple[str, str, Shape]], name: str = "model"
+) -> Exported:
+    """A module in evaluation, or a program of ``torch.export``, for inputs of these names, dtypes and shapes.
 
     :class:`ModuleError` if PyTorch cannot trace it, for example since a branch depends on data.
     """
-    weights: dict[str, Tensor] = {**dict(net.named_parameters()), **dict(net.named_buffers())}
+    source = source_of(net)
+    weights = dict(source.weights)
     for _, dtype, shape in inputs:
         if dtype not in TORCH_DTYPES:
             raise ModuleError(
@@ -97,20 +112,19 @@ def exported(net: torch.nn.Module, inputs: Sequence[tuple[str, str, Shape]], nam
     with FakeTensorMode():  # shapes alone: there may be more rows than fit into memory
         examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
 
-    def function(*values: Any) -> Any:
-        named = dict(zip(weights, values, strict=False))
-        return torch.func.functional_call(net, named, tuple(values[len(weights) :]))
-
     try:
-        module = without_changes(captured(function, [*weights.values(), *examples]))
+        module = without_changes(captured(source.call, [*weights.values(), *examples]))
     except Unchangeable as change:
-        return Exported(None, (Elsewhere("the whole module", "", str(change)),))
+        names = [*weights, *(name for name, _, _ in inputs)]
+        places = [n for n in change.changed.graph.nodes if n.op == "placeholder"] if change.changed else []
+        where = names[places.index(change.changed)] if change.changed in places else "the whole module"
+        return Exported(None, (Elsewhere(where, "", str(change)),))
     except DojoError:
         raise
     except Exception as error:  # the user's code, or PyTorch's
         why = f"{type(error).__name__}: {str(error)[:500]}"
         hint = _inputs_to_try(weights.values(), inputs)
-        what = f"PyTorch does not trace {type(net).__name__} for {_shown(inputs)}"
+        what = f"PyTorch does not trace {source.title} for {_shown(inputs)}"
         raise ModuleError("PD-O025", what, why=why, hint=hint) from error
     lowered = lower(module)
     if lowered.elsewhere:
