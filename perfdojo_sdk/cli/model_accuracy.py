@@ -77,7 +77,7 @@ def _table(results: tuple[Accuracy, ...], most: float) -> str:
             f"{r.mean:.3g}",
             "" if r.exact else f"{r.scale:.3g}",
             str(r.misplaced),
-            "passed" if r.within(most) else "FAILED",
+            "passed" if r.within(most) else "FAILED" if r.compared else "FAILED: no finite number",
         )
         for r in results
     ]

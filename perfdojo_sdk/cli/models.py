@@ -170,7 +170,8 @@ def _with_buckets(lower: Lower, shapes: Mapping[str, Sizes], buckets: Buckets, m
         names = list(dict.fromkeys(s for shape in shapes.values() for s in shape if isinstance(s, str)))
         shown = ", ".join(ascii(n)[1:-1][:60] for n in names[:20])
         what = f"--buckets {name}=...: no input has a size of this name"
-        hint = f"name it in the inputs that have it: --input 'ids=i64[1,{name}]'"
+        hint = f"name it in the inputs that have it, such as --input 'ids=i64[1,{name}]'"
+        hint += f"; or --buckets {shown.split(', ')[0]}=..." if names else ""
         raise DojoError("PD-O054", what, why=f"the open sizes are {shown}" if names else "", hint=hint)
 
     def read_at(length: int) -> Read:

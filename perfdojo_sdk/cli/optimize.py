@@ -309,7 +309,7 @@ def _list(asked: Read, rows: Sequence[tuple[str, ...]], as_json: bool) -> None:
     graph, operators = asked.graph, dict(asked.operators)
     kernels = 0 if graph is None else len(graph.programs)
     text = f"{number_of(sum(operators.values()), 'nodes')} of {number_of(len(operators), 'operators')}"
-    text += f", {number_of(kernels, 'kernels')}" if graph is not None else ""
+    text += f", {number_of(kernels, 'kernels')} before fusion" if graph is not None else ""
     foreign = graph.foreign if graph is not None else ()
     lines = [text, table(columns, rows, "not supported")] if rows else [text]
     if not rows:

@@ -47,10 +47,13 @@ class Accuracy:
     """Infinities and NaN that are not where the float64 run has them."""
     exact: bool
     """True for integers and truth values, which must be equal."""
+    compared: int = 1
+    """Numbers that are finite in both runs, or integers."""
 
     def within(self, relative: float) -> bool:
-        """True if errors are at most this part of the largest magnitude, and all else is equal."""
-        if self.misplaced:
+        """True if errors are at most this part of the largest magnitude, and all else is equal; not if there
+        was nothing to compare."""
+        if self.misplaced or not self.compared:
             return False
         return self.largest == 0 if self.exact else self.largest <= relative * self.scale
 
@@ -98,7 +101,8 @@ def samples(
             given = f"{array.dtype}{list(array.shape)}"
             if array.dtype != kind or array.shape[array.ndim - len(shape) :] != shape:
                 what = f"{path}: {name} is {given}, the model takes {_text(entry, free, rows)}"
-                raise DataError("PD-O044", what, hint="or many of them along a new first axis")
+                right = f"one such array or many of them along a new first axis, as numpy.{kind.name}"
+                raise DataError("PD-O044", what, hint=f"give {right}")
             several = array.ndim - len(shape)
             number = len(array) if several == 1 else None
             if several > 1 or arrays.keys() - {name} and number != count:
@@ -246,4 +250,5 @@ def _measured(name: str, found: Sequence[Array], expected: Sequence[Array]) -> A
         largest = max(largest, float(errors.max(initial=0.0)))
         total, count = total + float(errors.sum()), count + errors.size
         scale = max(scale, float(np.abs(reference[np.isfinite(reference)]).max(initial=0.0)))
-    return Accuracy(name, largest, total / count if count else 0.0, scale, misplaced, exact)
+    compared = count or int(not any(one.size for one in found))
+    return Accuracy(name, largest, total / count if count else 0.0, scale, misplaced, exact, compared)

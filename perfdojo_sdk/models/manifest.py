@@ -365,7 +365,8 @@ def read_model_manifest(directory: Path) -> ModelManifest:
         what = f"{directory} holds no model"
         if (directory / BUCKETS).is_file():
             what = f"{directory} holds a model for each of a few lengths, and one is asked for"
-            hint = "name the folder of one of them"
+            lengths = sorted(int(p.name) for p in directory.iterdir() if p.name.isdecimal())
+            hint = f"name one of {', '.join(str(directory / str(length)) for length in lengths[:16])}"
         elif (directory / LIBRARY_FILE).is_file():
             hint = "it holds a library: perfdojo_sdk.load_library"
         elif directory.is_file():

@@ -262,7 +262,7 @@ def _verdict(why: str, candidate: Candidate, outcome: Outcome, accepted: bool) -
     if outcome.why_not:
         return f"{why}; it is not {done}: {outcome.why_not}"
     count = len(candidate.changes)
-    before, after = (f"{s / count * 1e6:.1f} us" for s in (outcome.before_s, outcome.after_s))
+    before, after = (f"{s / count * 1e6:.3g} us" for s in (outcome.before_s, outcome.after_s))
     apart, one = (after, before) if candidate.cuts else (before, after)
     numbers = f"{apart} apart, {one} as one, {outcome.provenance}"
     return f"{done}: {numbers}" if accepted else f"{why}; {numbers}"
