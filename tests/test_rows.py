@@ -576,6 +576,15 @@ def test_a_model_is_verified_on_data_with_any_number_of_rows(
     assert "the model takes f32[batch,3]" in refused.err
 
 
+def test_outputs_without_a_finite_number_do_not_pass(
+    cli: Callable[..., Outcome], built: Path, tmp_path: Path
+) -> None:
+    given = drawn(TWO, 4)
+    np.savez(tmp_path / "nan.npz", x=np.full_like(given["x"], np.nan), k=given["k"])
+    found = cli("verify", str(built), "--data", str(tmp_path / "nan.npz"))
+    assert found.code == 4 and "FAILED: no finite number" in found.out
+
+
 def test_an_index_beyond_is_found_in_any_row(built: Path) -> None:
     loaded = perfdojo_sdk.load_model(built)
     for rows in (1, 3, 6, 7):

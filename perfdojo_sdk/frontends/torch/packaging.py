@@ -144,8 +144,8 @@ def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, S
         return f"its weights are {' and '.join(used)}, {name} is {dtype}: --input '{right}'"
     example = _shown([(inputs[0][0], "i64", inputs[0][2])]) if inputs else "ids=i64[1,16]"
     return (
-        "call the module with such arrays in PyTorch first; if it refuses them, too, give --input other sizes, "
-        f"or another dtype than f32, such as --input '{example}'"
+        "call the module with such arrays in PyTorch first; if it refuses them, too, give --input other "
+        f"sizes, or another dtype than f32, such as --input '{example}'"
     )
 
 
