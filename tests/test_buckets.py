@@ -197,6 +197,23 @@ def test_padding_that_is_seen_is_refused_before_anything_is_built(
         optimise_buckets(linking_toy, toy, model, tmp_path, QUICK)
 
 
+@pytest.mark.parametrize("dtype", [FLOAT, INT])
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ArgMax"])
+def test_extrema_over_the_length_see_the_padding(
+    operator: str, dtype: int, linking_toy: Plugins, tmp_path: Path
+) -> None:
+    """Zeros are a maximum of negative numbers only, and a minimum of positive ones."""
+    x = helper.make_tensor_value_info("x", dtype, [2, "length"])
+    axes = {"axis": 1} if operator == "ArgMax" else {}
+    constants = [] if axes else [numbers("axes", 1)]
+    nodes = [node(operator, ["x", *(["axes"] if not axes else [])], ["y"], keepdims=0, **axes)]
+    graph = helper.make_graph(nodes, "m", [x], [onnx.ValueInfoProto(name="y")], constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model = Lengths("seq", (2, 5), {"x": (1,)}, at(made, ("x",), 2))
+    with pytest.raises(ModelError, match="PD-O053"):
+        optimise_buckets(linking_toy, linking_toy.target("toy"), model, tmp_path, QUICK)
+
+
 def test_a_model_that_looks_back_only_needs_no_mask(linking_toy: Plugins, tmp_path: Path) -> None:
     def causal(length: int) -> Graph:
         nodes = [node("CumSum", ["x", "axis"], ["s"]), node("Mul", ["s", "w"], ["y"])]

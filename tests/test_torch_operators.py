@@ -111,6 +111,31 @@ def test_arguments_are_checked_as_the_library_does(library: Library) -> None:
     assert (k == 1).all()
 
 
+def test_a_change_in_place_refuses_tensors_that_want_gradients(library: Library) -> None:
+    """PyTorch would go on with the gradients of what was there before."""
+    step = perfdojo_sdk.torch.operator(library["step"])
+    x, k, wanting = torch.ones(6), torch.arange(8.0), {"requires_grad": True}
+    for given in (
+        (x, torch.arange(8.0, **wanting)),
+        (torch.ones(6, **wanting), k),
+        (x, k.clone().requires_grad_() * 3),
+    ):
+        with pytest.raises(
+            RuntimeError, match=r"step changes k and has no gradients: call it under torch.no_grad"
+        ):
+            step(*given)
+    with torch.no_grad():
+        step(torch.ones(6, **wanting), k)
+    assert k[1] == 3
+
+
+def test_results_for_tensors_without_elements_are_such_tensors(library: Library) -> None:
+    both, step = (perfdojo_sdk.torch.operator(library[name]) for name in ("both", "step"))
+    x, w = torch.ones(4, 6, device="meta"), torch.ones(6, device="meta")
+    assert [y.device.type for y in both(x, w)] == ["meta", "meta"]
+    assert step(w, torch.ones(8, device="meta")).device.type == "meta"
+
+
 def test_gradients_are_refused_where_they_are_asked_for(library: Library) -> None:
     both = perfdojo_sdk.torch.operator(library.both)
     y, _ = both(torch.ones(4, 6, requires_grad=True), torch.ones(6))

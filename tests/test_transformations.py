@@ -472,6 +472,10 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T411": (CONDITION, "", [], "drop_condition(c1)"),
     "PD-T421": (CONDITION, "", [], "drop_unreached(c1)"),
     "PD-T422": ("8 y[{0}] = x[{0}] if {0} >= 8", "", [], "drop_unreached(c0)"),
+    "PD-T423": (
+        "t f32 [8] heap\n8 y[{0}] = 0\n8 t[{0}] = x[{0}] if {0} >= 8\n8 y[{0}] += t[{0}] if {0} >= 8",
+        "", [], "drop_unreached(c1)",
+    ),
     "PD-T431": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "collapse_scopes(s0)"),
     "PD-T432": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),
     "PD-T433": ("65536 65536 y[{0},{1}] = x[{1}]", "", [], "collapse_scopes(s0)"),

@@ -8,6 +8,7 @@ of them when it is built.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -52,6 +53,8 @@ from perfdojo_sdk.models.whole_checks import MOST_COMPILED, compare, runs_of
 from perfdojo_sdk.plugins import Plugins
 from perfdojo_sdk.verify.smaller_games import statement_instances
 
+_Run: TypeAlias = "tuple[dict[str, Array], list[Array]]"
+"""The inputs and outputs of a run."""
 At: TypeAlias = Callable[[int], "Graph | FreeRows"]
 """Lowers a model at a length of the dimension."""
 
@@ -254,7 +257,7 @@ class _Check:
         self.plugins, self.model, self.buckets = plugins, model, tuple(lowered)
         self._execute = runs_of(plugins, target)
         self._graphs: dict[int, Graph] = {n: _at_rows(each) for n, each in lowered.items()}
-        self._exact: dict[int, tuple[dict[str, Array], list[Array]] | str] = {}
+        self._exact: dict[int, list[_Run] | str] = {}
         self._check_pads()
         self.outputs = self._output_axes()
         """Output -> its dimensions that have the length."""
@@ -306,14 +309,16 @@ class _Check:
         why = f"{why}: a dimension of an output has the length itself, or does not depend on it"
         return ModelError("PD-O054", what, why=why, hint="build a model for each length, without --buckets")
 
-    def reference(self, length: int) -> tuple[dict[str, Array], list[Array]] | str:
-        """Inputs of a length and the outputs of the graph of exactly that length, or the reason why that is
-        not run."""
+    def reference(self, length: int) -> list[_Run] | str:
+        """Inputs of a length and the outputs of the graph of exactly that length, for several inputs, or the
+        reason why that is not run."""
         if length not in self._exact:
             self._exact[length] = self._run_exactly(length)
         return self._exact[length]
 
-    def _run_exactly(self, length: int) -> tuple[dict[str, Array], list[Array]] | str:
+    def _run_exactly(self, length: int) -> list[_Run] | str:
+        """Runs on numbers of both signs, and on negative and on positive ones alone: a maximum of negative
+        numbers would be the zero that they are padded with."""
         graph = self.graph(length)
         if reason := _too_large(graph):
             return reason
@@ -321,11 +326,16 @@ class _Check:
         try:
             run = self._execute(graph)
             try:
-                return given, run_graph(graph, given, run)
+                found = [(given, run_graph(graph, given, run))]
             except Malformed:  # an index beyond its array: zero is none
                 given = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in given.items()}
                 given |= {v.name: self._kept(v) for v in graph.inputs if v.name in self.model.pads}
-                return given, run_graph(graph, given, run)
+                found = [(given, run_graph(graph, given, run))]
+            for sign in (-1, 1):
+                signed = {n: a if n in self.model.pads else _of_sign(a, sign) for n, a in given.items()}
+                with suppress(Malformed):  # negative indices, which the model does not take
+                    found.append((signed, run_graph(graph, signed, run)))
+            return found
         except Refused as refused:
             return refused.what
 
@@ -352,19 +362,19 @@ class _Check:
             exact = self.reference(length)
             if length == size or isinstance(exact, str) or _too_large(graph):
                 continue
-            given, expected = exact
-            longer = {name: self._padded(name, array, size) for name, array in given.items()}
-            try:
-                found = run_graph(graph, longer, self._execute(graph))
-            except Refused:
-                continue
-            except Malformed as error:
-                what = f"inputs of {self.model.name} = {length} cannot be padded to the bucket {size}"
-                hint = "name a value that is allowed: --pad NAME=VALUE"
-                raise ModelError("PD-O053", what, why=error.what, hint=hint) from None
             axes = [self.outputs.get(value.name, ()) for value in graph.results]
-            short = [cut(array, each, length) for array, each in zip(found, axes, strict=True)]
-            self._compare(short, expected, length, size)
+            for given, expected in exact:
+                longer = {name: self._padded(name, array, size) for name, array in given.items()}
+                try:
+                    found = run_graph(graph, longer, self._execute(graph))
+                except Refused:
+                    break
+                except Malformed as error:
+                    what = f"inputs of {self.model.name} = {length} cannot be padded to the bucket {size}"
+                    hint = "name a value that is allowed: --pad NAME=VALUE"
+                    raise ModelError("PD-O053", what, why=error.what, hint=hint) from None
+                short = [cut(array, each, length) for array, each in zip(found, axes, strict=True)]
+                self._compare(short, expected, length, size)
 
     def _padded(self, name: str, array: Array, size: int) -> Array:
         return padded(array, self.model.axes.get(name, ()), size, self.model.pads.get(name, 0.0))
@@ -379,13 +389,13 @@ class _Check:
             if isinstance(exact, str):
                 left.setdefault(exact, []).append(length)
                 continue
-            given, expected = exact
             size = next(each for each in self.buckets if each >= length)
-            found = loaded.run(given)
-            if length == size:
-                compare(f"its graph at {self.model.name} = {length}", found, expected, exact=False)
-            else:
-                self._compare(found, expected, length, size)
+            for given, expected in exact:
+                found = loaded.run(given)
+                if length == size:
+                    compare(f"its graph at {self.model.name} = {length}", found, expected, exact=False)
+                else:
+                    self._compare(found, expected, length, size)
             passed.append(length)
         checks = [f"was not compared at {self._lengths(each)}: {why}" for why, each in left.items()]
         if passed:
@@ -424,6 +434,14 @@ class _Check:
     def _pads(self) -> str:
         pads = [f"{n}={self.model.pads.get(n, 0):g}" for n, axes in self.model.axes.items() if axes]
         return ", ".join(pads)
+
+
+def _of_sign(array: Array, sign: int) -> Array:
+    """Numbers of one sign, none of which is zero; what has no signs is as it was."""
+    kind = array.dtype
+    if kind.kind in "bu" or kind.name.startswith(("uint", "float8_e8")):
+        return array
+    return np.asarray(sign * (np.abs(array) + np.ones((), kind)), kind)
 
 
 def _at_rows(lowered: Graph | FreeRows) -> Graph:

@@ -8,6 +8,7 @@ from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import lane_counts, negative_dividends
+from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import (
@@ -217,6 +218,22 @@ def _something_is_left(facts: Decided) -> Refusal | None:
     return Refusal.of(site.statement.id)
 
 
+def _no_first_write(facts: Decided) -> Refusal | None:
+    """Others read what the statement would have written, and nothing else writes that before. They do not
+    run either, but no program starts with a read."""
+    site, array = facts.site, facts.site.statement.target.array
+    buffer = site.program.buffer_of[array]
+    if not frozenset(site.program.inputs).isdisjoint(buffer.arrays):
+        return None
+    first = next((o for o in site.program.occurrences[buffer.name] if o.path != site.path), None)
+    if first is None and set(buffer.arrays).isdisjoint(site.program.outputs):
+        return None
+    plain = first is not None and first.writes and not first.statement.accumulate
+    if first is not None and plain and not any(lookups_of((first.access,))):
+        return None
+    return Refusal.of(site.statement.id, site.statement.target, statement=site.statement.text)
+
+
 def emptied(program: Program, path: Path) -> Path:
     """The outermost node that holds nothing but the statement at ``path``."""
     while len(path) > 1 and len(program.siblings(path)) == 1:
@@ -253,6 +270,14 @@ class DropUnreached(Analysed[Decided]):
             "keep it",
             _something_is_left,
             established_by=NO_MOVE,
+        ),
+        Requirement(
+            "PD-T423",
+            "the statement is the first write of what others read",
+            "{statement}: the array would be read before it is written",
+            "drop the statements that read it first",
+            _no_first_write,
+            established_by=("drop_unreached",),
         ),
     )
 

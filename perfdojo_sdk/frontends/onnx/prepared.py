@@ -65,10 +65,9 @@ class Prepared:
         if not isinstance(given, np.ndarray | np.generic | float | int):
             raise Refused(Reason.TYPE, f"input {shown(name)} is {type(given).__name__}")
         declared = self._dtypes[name]
-        array = np.asarray(given)
         if declared is not None and not isinstance(given, np.ndarray | np.generic):
-            number = array.astype(numpy_dtype(declared))
-            array = number if declared in FLOAT_DTYPES or number == given else array
+            given = _number(name, given, declared)
+        array = np.asarray(given)
         found = dtype_of(array)
         if found is None:
             raise Refused(Reason.DTYPE, f"input {shown(name)} of {array.dtype}")
@@ -128,3 +127,15 @@ class Prepared:
         if lowered.graph is None:
             raise Unsupported(shown(self.model.graph.name), lowered.refusals)
         return lowered
+
+
+def _number(name: str, given: float, declared: str) -> Array:
+    """A number of Python in the dtype that is declared, which has to hold it if it is one of integers."""
+    try:
+        with np.errstate(all="ignore"):
+            number = np.asarray(given).astype(numpy_dtype(declared))
+        if declared in FLOAT_DTYPES or number == given:
+            return number
+    except OverflowError:
+        pass
+    raise Malformed(f"input {shown(name)} is {given}, and no {declared} is that number")

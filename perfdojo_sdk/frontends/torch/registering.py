@@ -26,7 +26,8 @@ def operator(kernel: Operator, name: str = "") -> Any:
 
     ``library.step`` takes tensors as it is. Registered it also works in ``torch.compile``, which then knows
     its results and what it changes: ``(Tensor x, Tensor(a0!) k) -> Tensor`` changes ``k`` in place and
-    returns the other outputs. Arguments are checked as the library checks them. There are no gradients.
+    returns the other outputs. Arguments are checked as the library checks them. There are no gradients: one
+    that changes arguments refuses tensors that want some.
 
     ``name``: by default the operator's own. A name that is registered again stands for the later kernel.
     :class:`ArgumentTypeError` (PD-L011) for several kernels with other inputs or outputs, and for arrays of
@@ -58,14 +59,31 @@ def operator(kernel: Operator, name: str = "") -> Any:
     def fake(*tensors: Tensor) -> Any:
         """Results without elements."""
         found = kernel.fitting([_form(tensor) for tensor in tensors])
-        return _results(found, tuple(map(_empty, found.outputs)))
+        device = tensors[0].device if tensors else None
+        return _results(found, tuple(_empty(array, device) for array in found.outputs))
 
     schema = _schema(list(words), changed, len(outputs) - len(changed))
     made = torch.library.custom_op(
         f"{NAMESPACE}::{name}", run, mutates_args=changed, device_types="cpu", schema=schema
     )
     made.register_fake(fake)
+    if changed:
+        _refuse_gradients(made, f"{NAMESPACE}::{name} changes {', '.join(changed)} and has no gradients")
     return getattr(getattr(torch.ops, NAMESPACE), name)
+
+
+def _refuse_gradients(made: Any, what: str) -> None:
+    """Refuse tensors that want gradients of an operator that changes some: PyTorch would go on with the
+    gradients of what was there before."""
+    redispatch = made._opoverload.redispatch
+
+    def call(keys: Any, *tensors: Tensor) -> Any:
+        if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+            raise RuntimeError(f"{what}: call it under torch.no_grad(), or with detached tensors")
+        with torch._C._AutoDispatchBelowAutograd():
+            return redispatch(keys & torch._C._after_autograd_keyset, *tensors)
+
+    made._lib.impl(made._name, call, "Autograd", with_keyset=True, allow_override=True)
 
 
 def _names(entry: KernelEntry) -> tuple[list[str], list[str]]:
@@ -85,8 +103,8 @@ def _form(tensor: Tensor) -> tuple[tuple[int, ...], str]:
     return tuple(map(int, tensor.shape)), _OURS.get(tensor.dtype, str(tensor.dtype))
 
 
-def _empty(array: ArrayEntry) -> Tensor:
-    return torch.empty(array.shape, dtype=_TORCH[array.dtype])
+def _empty(array: ArrayEntry, device: torch.device | None = None) -> Tensor:
+    return torch.empty(array.shape, dtype=_TORCH[array.dtype], device=device)
 
 
 def _results(entry: KernelEntry, outputs: Sequence[Tensor]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import sqrt
+from math import prod, sqrt
 
 from perfdojo_sdk.core.dtypes import (
     CODED_DTYPES,
@@ -85,12 +85,13 @@ def function(b: Builder, operation: str, x: Value) -> Value:
 
 def divide(b: Builder, x: Value, y: Value) -> Value:
     """The quotient; of integers, truncated towards zero, and the graph reports a divisor of zero."""
-    by = _divisor(b, y)
+    by = _divisor(b, x, y)
     return binary(b, "div", lambda a, c: f"{a} / {by(c)}", x, y)
 
 
-def _divisor(b: Builder, y: Value) -> Callable[[str], str]:
-    return str if is_float(y.dtype) else divisor(b, y)
+def _divisor(b: Builder, x: Value, y: Value) -> Callable[[str], str]:
+    """The text of the divisor ``y`` of ``x``, which may be zero where nothing is divided."""
+    return str if is_float(y.dtype) or not prod(broadcast(x.shape, y.shape)) else divisor(b, y)
 
 
 def modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
@@ -99,7 +100,7 @@ def modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
     dtype = same_dtype(x, y)
     if is_float(dtype):
         return float_modulo(b, x, y, truncated)
-    by = _divisor(b, y)
+    by = _divisor(b, x, y)
     if truncated or dtype.startswith("u"):
         return binary(b, "mod", lambda a, c: f"rem({a}, {by(c)})", x, y)
 

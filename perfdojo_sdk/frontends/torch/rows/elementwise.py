@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import log
+from math import log, prod
 
 from perfdojo_sdk.frontends.torch.call import Call, Operand, Row, literal, pointwise, promoted
 from perfdojo_sdk.graph.graph import Value
@@ -79,7 +79,7 @@ def _div(c: Call) -> Value:
     if is_float(c.dtype):
         # Floor of the exact quotient: that of the rounded one may be one too large.
         raise Refused(Reason.OPERATION, "quotients of floats rounded to integers")
-    by = _divisor(c, y)
+    by = _divisor(c, x, y)
     if mode == "trunc":
         return pointwise(c, "div", lambda a, d: f"{a} / {by(d)}", x, y)
 
@@ -94,20 +94,21 @@ def _remainder(c: Call) -> Value:
     if is_float(c.dtype):
         raise Refused(Reason.OPERATION, "remainders of floats")
 
-    other = c.operand("other")
-    by = _divisor(c, other)
+    x, other = c.operand("self"), c.operand("other")
+    by = _divisor(c, x, other)
 
     def formula(a: str, d: str) -> str:
         rest = f"rem({a}, {by(d)})"
         return f"select(and({rest} != 0, xor({rest} < 0, {d} < 0)), {rest} + {d}, {rest})"
 
-    return pointwise(c, "remainder", formula, c.operand("self"), other)
+    return pointwise(c, "remainder", formula, x, other)
 
 
-def _divisor(c: Call, y: Operand) -> Callable[[str], str]:
-    """The text of an integer divisor, where PyTorch raises an error for a zero."""
+def _divisor(c: Call, x: Operand, y: Operand) -> Callable[[str], str]:
+    """The text of the integer divisor ``y`` of ``x``, where PyTorch raises an error for a zero."""
     if isinstance(y, Value):
-        return divisor(c.b, y)
+        empty = isinstance(x, Value) and not prod(broadcast(x.shape, y.shape))
+        return str if empty else divisor(c.b, y)
     if not y:
         raise Refused(Reason.CHOICE, "division by zero")
     return str
