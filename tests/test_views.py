@@ -119,10 +119,19 @@ class Evaluator:
         outer, last = (item.loops[:-1], item.loops[-1:]) if item.together else (item.loops, ())
         for _ in self.all(outer):
             found = [
-                (*self.place(item.target), self.right(item)) for _ in self.all(last) if self.holds(item.guard)
+                (*self.place(item.target), self.right(item))
+                for _ in self.all(last)
+                if self.holds(item.guard) and not self.idle(item)
             ]
             for cells, where, value in found:
                 cells[where] = value
+
+    def idle(self, item: Equation) -> bool:
+        """True if nothing is added to a cell that holds nothing yet: the program does not touch it."""
+        if item.operation is None or not item.terms or not isinstance(item.start, Read):
+            return False
+        cells, where = self.place(item.start.access)
+        return where not in cells and not any(self.holds(item.terms) for _ in self.all(item.over))
 
     def right(self, item: Equation) -> float:
         if item.operation is None:

@@ -57,7 +57,7 @@ def test_the_folder_of_a_model_is_told_from_others(cli: Cli, tmp_path: Path) -> 
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "model.json").write_text("{}")
     outcome = cli("show", "./net", plugins="toy")
-    assert outcome.err.startswith("error[PD-K009]") and "explain-plan" in outcome.err
+    assert outcome.err.startswith("error[PD-O011]") and "optimize" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ class Lay:
     """A graph whose kernels may be joined in other ways."""
 
     single: Graph
-    """With none joined."""
+    """The graph with none joined."""
     out: Callable[[Groups], tuple[Graph, tuple[Fold, ...]]]
     """The graph with groups joined and weights laid out, and the layouts."""
 

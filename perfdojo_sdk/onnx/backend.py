@@ -65,8 +65,8 @@ class PerfDojoRep(BackendRep):  # type: ignore[misc]
         return tuple(lowered.outputs(run_graph(lowered.graph, arrays, execute)))
 
     def report(self, inputs: Any) -> dict[str, int]:
-        """How many nodes of the model are compiled, moved (views of arrays), folded (constants and sizes) and
-        unused, for inputs like these; nothing else is computed elsewhere."""
+        """The numbers of nodes of the model that are compiled, moved (views of arrays), folded (constants and
+        sizes) and unused, for inputs like these; nothing else is computed elsewhere."""
         inputs = inputs if isinstance(inputs, dict | list | tuple) else [inputs]
         lowered = self.prepared.lowered(self.prepared.arrays(inputs), self.prepared.lengths(inputs))
         return {fate.value: lowered.fates.get(fate, 0) for fate in Fate}

@@ -106,7 +106,7 @@ class Unsupported(DojoError):
 
 
 class Fate(StrEnum):
-    """What a node of a model becomes."""
+    """The part of a graph that a node of a model becomes."""
 
     COMPILED = "compiled"
     MOVED = "moved"
