@@ -47,7 +47,8 @@ from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.free_rows import built_rows, ready_rows, with_shared_constants
 from perfdojo_sdk.models.manifest import BUCKETS, FILE, WEIGHTS
-from perfdojo_sdk.models.optimise import ModelError, ModelResult, Ready, built, file_sha256, ready_to_build
+from perfdojo_sdk.models.optimise import ModelError, ModelResult, Ready, built, ready_to_build
+from perfdojo_sdk.models.package_manifest import file_sha256
 from perfdojo_sdk.models.racing import close, drawn
 from perfdojo_sdk.models.whole_checks import MOST_COMPILED, compare, runs_of
 from perfdojo_sdk.plugins import Plugins

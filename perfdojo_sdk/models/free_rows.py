@@ -37,16 +37,13 @@ from perfdojo_sdk.models.optimise import (
     Ready,
     cached,
     kernels_of,
-    manifest_of,
-    packed_entry,
     peak_of,
     ready_to_build,
     refuse_beyond,
     refuse_failed,
-    symbol_in,
     workspace_of,
-    write_manifest,
 )
+from perfdojo_sdk.models.package_manifest import manifest_of, packed_entry, symbol_in, write_manifest
 from perfdojo_sdk.models.packing import (
     PackPlan,
     by_symbols,
