@@ -262,7 +262,7 @@ def _verdict(why: str, candidate: Candidate, outcome: Outcome, accepted: bool) -
     if outcome.why_not:
         return f"{why}; it is not {done}: {outcome.why_not}"
     count = len(candidate.changes)
-    before, after = (f"{s / count * 1e6:.3g} us" for s in (outcome.before_s, outcome.after_s))
+    before, after = (_microseconds(s / count) for s in (outcome.before_s, outcome.after_s))
     apart, one = (after, before) if candidate.cuts else (before, after)
     numbers = f"{apart} apart, {one} as one, {outcome.provenance}"
     return f"{done}: {numbers}" if accepted else f"{why}; {numbers}"
@@ -360,3 +360,9 @@ class Trials(Generic[L]):
         """Seconds that it took to build a kernel."""
         record = self.records.get(text)
         return sum(record.build_seconds.values()) if record is not None else 0.0
+
+
+def _microseconds(seconds: float) -> str:
+    """A time for a reader: to a tenth, and to three digits below ten."""
+    time = seconds * 1e6
+    return f"{time:.1f} us" if time >= 10 else f"{time:.3g} us"
