@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -58,9 +58,8 @@ def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.maximum(x @ W, 0).reshape(1, -1)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The network for the toy target, each node a kernel, with a search that plays nothing."""
+def built_for_toy(folder: Path, model: Any) -> None:
+    """A model for the toy target, each node a kernel, with a search that plays nothing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
         import perfdojo_toy
@@ -68,13 +67,18 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
         # The toy's own packager links no function of a model; the index test below goes without it.
         patch.setattr(type(plugins), "packager", lambda self, target: None)
-        folder = tmp_path_factory.mktemp("network")
-        graph = lower(network()).graph
+        graph = lower(model).graph
         assert graph is not None
         settings = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
         result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings, fuse=False)
         assert len(result.checks) == 2
-        yield folder
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("network")
+    built_for_toy(folder, network())
+    return folder
 
 
 def test_weights_that_lie_otherwise_are_refused(model: Model) -> None:
@@ -586,6 +590,54 @@ def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: py
     assert "ran longer" in checked(Plain(slow=True))
     with pytest.raises(DojoError, match="plain code"):
         checked(Plain(wrong=1))
+
+
+def steep() -> Any:
+    """Integers that floats are rounded to, and floats that show one step of them as a thousand."""
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "fine"], ["q"], name="rounding"),
+        helper.make_node("DequantizeLinear", ["q", "coarse"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "steep",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 6))],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 6))],
+        initializer=[
+            numpy_helper.from_array(np.float32(data), name) for name, data in (("fine", 0.1), ("coarse", 1e3))
+        ],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+
+
+class Stepped(Plain):
+    """Rounds the first integers to others, so many ``steps`` away."""
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        self.steps = steps
+
+    def __call__(self, program: Any, inputs: Any) -> Any:
+        (found,) = interpreted(program, inputs)
+        if found.dtype == np.uint8:
+            found.flat[0] += self.steps if found.flat[0] < 100 else -self.steps
+        return [found]
+
+
+def test_integers_that_floats_are_rounded_to_may_be_a_step_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built_for_toy(tmp_path, steep())
+    monkeypatch.setattr(whole_checks, "MOST_INTERPRETED", 0)
+    graph, model = lower(steep()).graph, perfdojo_sdk.load_model(tmp_path)
+
+    def checked(steps: int) -> str:
+        return whole_checks.checked(graph, graph, model, lambda: Stepped(steps))[-1]  # type: ignore[arg-type,return-value]
+
+    words = "of 18 integers that floats are rounded to, 1 are one step apart"
+    assert words in checked(1) and "step" not in checked(0)
+    with pytest.raises(DojoError, match="PD-O014.*rounding .*by 2 steps"):
+        checked(2)
 
 
 # -- memory ----------------------------------------------------------------------------------------

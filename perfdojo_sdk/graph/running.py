@@ -26,6 +26,8 @@ Execute: TypeAlias = Callable[[Program, Sequence[Array]], Sequence[Array]]
 """Runs a program on its inputs; returns its outputs, both in the order of the interface."""
 RunPart: TypeAlias = Callable[[Foreign, Sequence[Array]], Sequence[Array]]
 """Runs a part of a model that belongs to a peer, in the same way."""
+Settle: TypeAlias = Callable[[Node | Foreign, str, Array], Array]
+"""Sees each value that a call made, by name; returns the array that the rest of the graph reads."""
 
 
 def interpreted(program: Program, inputs: Sequence[Array], domain: Domain[Any] = ROUNDING) -> list[Array]:
@@ -59,6 +61,7 @@ def run_graph(
     inputs: Mapping[str, Array],
     execute: Execute = interpreted,
     run_part: RunPart = no_peer,
+    settle: Settle | None = None,
 ) -> list[Array]:
     """The outputs of a graph. ``inputs``: arrays of the values' shapes and dtypes, by name."""
     arrays: dict[str, Array] = dict(graph.constants)
@@ -67,7 +70,8 @@ def run_graph(
     for call in calls(graph):
         given = [_bound(graph, arrays, name) for name in call.inputs]
         results = execute(call.program, given) if isinstance(call, Node) else run_part(call, given)
-        arrays.update(zip(call.outputs, results, strict=True))
+        made = zip(call.outputs, results, strict=True)
+        arrays.update({name: settle(call, name, array) if settle else array for name, array in made})
         _forget(graph, call, arrays, left)
     for check in graph.checks:
         if _bound(graph, arrays, check.value).any():

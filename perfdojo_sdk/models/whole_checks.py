@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.graph.graph import Array, Graph
+from perfdojo_sdk.core.expression import Cast
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
 from perfdojo_sdk.graph.integer_kernel import Unit
 from perfdojo_sdk.graph.integers import side_by_side
 from perfdojo_sdk.graph.refusals import Refused
@@ -50,6 +53,57 @@ class _Recorded(Opened):
         return self.outputs
 
 
+@dataclass
+class RoundedIntegers:
+    """Integers that floats are rounded to, as a package made them: they are compared where they are made, and
+    the graph beside it goes on with the same ones.
+
+    Floats that are added in another order may round to the next integer, and in a network of many layers the
+    results of one such step drift apart.
+    """
+
+    made: dict[str, Array] = field(default_factory=dict)
+    apart: int = 0
+    """Integers that are one step apart."""
+    all: int = 0
+
+    def keep(self, call: Node | Foreign, name: str, array: Array) -> Array:
+        """Keep what the package made."""
+        if array.dtype.kind in "iu":
+            self.made[name] = array
+        return array
+
+    def settle(self, call: Node | Foreign, name: str, array: Array) -> Array:
+        """The package's integers, if these are at most one step apart from an array."""
+        other = self.made.get(name)
+        if other is None or other.shape != array.shape or not isinstance(call, Node):
+            return array
+        if not rounds_to_integers(call.program):
+            return array
+        steps = np.abs(other.astype(np.int64) - array.astype(np.int64))
+        if steps.max(initial=0) > 1:
+            what = f"{call.origin or name} of the model differs from its node in plain code"
+            raise VerificationError("PD-O014", f"{what} by {steps.max()} steps")
+        self.apart, self.all = self.apart + int(np.count_nonzero(steps)), self.all + steps.size
+        return other
+
+    @property
+    def words(self) -> str:
+        if not self.apart:
+            return ""
+        return f"; of {self.all} integers that floats are rounded to, {self.apart} are one step apart"
+
+
+def rounds_to_integers(program: Program) -> bool:
+    """True if a program converts floats to integers."""
+    return any(
+        isinstance(term, Cast) and term.dtype in INTEGER_DTYPES and term.argument.dtype in FLOAT_DTYPES
+        for place in program.places
+        if isinstance(place.node, Statement)
+        for term in place.node.value.terms
+    )
+
+
 def checked(
     graph: Graph,
     given: Graph,
@@ -78,29 +132,29 @@ def checked(
     except ArgumentValueError:  # an index beyond its array: zero is none
         whole = {n: np.zeros_like(a) if a.dtype.kind in "iu" else a for n, a in inputs.items()}
         inputs, found = whole, model.run(whole)
-    checks = []
+    checks, steps = [], RoundedIntegers()
     if elsewhere is not None:
         checks.append(f"was run here, one kernel after the other, by {elsewhere.device}")
     if model.library is not None:
         by_library = _by_library(model.library)
-        alone = run_graph(graph, inputs, by_library, replayed(exact=True))
+        alone = run_graph(graph, inputs, by_library, replayed(exact=True), steps.keep)
         compare("its kernels called one by one", found, alone, exact=True)
         checks.append("gives the bits of its kernels called one by one, with memory of their own")
     instances = sum(statement_instances(n.program) for n in given.nodes)
     if instances <= MOST_INTERPRETED:
-        expected = run_graph(given, inputs, interpreted, replayed(exact=False))
+        expected = run_graph(given, inputs, interpreted, replayed(exact=False), steps.settle)
         compare("the interpreter", found, expected, exact=False)
-        checks.append(f"agrees with the interpreter on {meant}")
+        checks.append(f"agrees with the interpreter on {meant}{steps.words}")
     elif plain is not None and instances <= most:
         try:
             execute = plain()
             execute.prepare(given.programs)
-            expected = run_graph(given, inputs, execute, replayed(exact=False))
+            expected = run_graph(given, inputs, execute, replayed(exact=False), steps.settle)
         except Refused as refused:
             checks.append(f"was not compared with plain code of each node: {refused.what}")
         else:
             compare("plain code of each node", found, expected, exact=False)
-            checks.append(f"agrees with {meant}, node by node in plain code")
+            checks.append(f"agrees with {meant}, node by node in plain code{steps.words}")
     elif plain is not None:
         what = f"{instances:.2g} statement instances are more than {most:.0e}"
         checks.append(f"was not compared with {meant}: {what}")
