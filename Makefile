@@ -23,6 +23,8 @@ CORE := dependence filters fuzz_cases history import_arrows integer_moves interp
 
 .PHONY: library test test-core docs clean
 .DELETE_ON_ERROR:
+# Bytecode is kept: the tests start hundreds of processes, and each would compile what it imports again.
+unexport PYTHONDONTWRITEBYTECODE
 
 # For example: make library ARGS="--kernels 'softmax matmul' --threads 2"
 library: .venv/ready

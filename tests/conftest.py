@@ -17,6 +17,10 @@ from hypothesis import settings
 
 from perfdojo_sdk.plugins import Plugins, load_plugins
 
+# NumPy and PyTorch read these when they are loaded. Arrays are small here and several tests run at a time, so
+# threads of theirs would only wait for each other. Compiled kernels keep the threads that they are given.
+os.environ.update(MKL_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
+
 # The machine may be busy, so no deadline; a failure must come again, so no random seed.
 settings.register_profile("perfdojo", deadline=None, derandomize=True, max_examples=100)
 settings.load_profile("perfdojo")
