@@ -80,7 +80,7 @@ class Elementwise:
         return parsed(made.text)
 
     def of(self, elements: Array, known: Mapping[str, Array]) -> Array:
-        """What is made of elements in one dimension."""
+        """The results for elements in one dimension."""
         given = [elements if a == self.array else known[a] for a in self.node.program.inputs]
         [made] = interpreted(self.on(elements.shape), given)
         return made
@@ -92,9 +92,9 @@ class Table:
 
     steps: Elementwise
     dtype: str
-    """Of the bytes."""
+    """The dtype of the bytes."""
     floats: Array
-    """That of each byte, from the least one on."""
+    """The float of each byte, from the least one on."""
 
     @property
     def rises(self) -> bool:
