@@ -9,7 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import model
 
+from perfdojo_sdk.core.errors import VerificationError
+from perfdojo_sdk.core.expression import Literal
 from perfdojo_sdk.frontends.onnx.lowering import lower
+from perfdojo_sdk.graph import codes
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.codes import with_codes_moved
 from perfdojo_sdk.graph.graph import Graph
@@ -17,9 +20,10 @@ from perfdojo_sdk.graph.integer_kernel import Unit
 from perfdojo_sdk.graph.integers import with_integer_sums
 from perfdojo_sdk.graph.operators.quantisation import dequantise
 from perfdojo_sdk.graph.passes import without_duplicates
-from perfdojo_sdk.graph.running import run_graph
+from perfdojo_sdk.graph.running import interpreted, run_graph
 from perfdojo_sdk.graph.turning import turned
 from perfdojo_sdk.graph.writer import parsed
+from perfdojo_sdk.models import whole_checks
 
 Array = np.ndarray[Any, Any]
 RANDOM = np.random.default_rng(0)
@@ -202,6 +206,21 @@ def test_convolutions_around_a_maximum_are_sums_of_integers() -> None:
     assert len(folds) == 3 and "transpose" not in names(made)
     meant, found = run_graph(moved, {"x": x})[0], run_graph(made, {"x": x})[0]
     assert np.abs(meant - found).max() <= 0.9
+
+
+def test_a_built_model_is_compared_with_the_one_whose_bytes_are_decoded_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    x, pool = drawn("uint8", (1, 4, 5, 4)), NODE("MaxPool", ["f"], ["p"], **WINDOW)
+    more = {"w1": drawn("int8", (5, 4, 3, 3)), "sw": np.float32(0.01), "sy": np.float32(0.9)}
+    graph = decoded(pool, *_layer("p", "w1", "y"), x=x, **more)
+    unit = Unit("i16", "i16", 2)
+    (said,) = whole_checks.requantised(graph, unit, lambda graph: interpreted)
+    assert "of 30 integers" in said, "the layer behind the maxima is one of integers"
+    start = codes._OnBytes._start
+    monkeypatch.setattr(codes._OnBytes, "_start", lambda *given: start(*given) and Literal(200, "u8"))
+    with pytest.raises(VerificationError, match="decoded first"):
+        whole_checks.requantised(graph, unit, lambda graph: interpreted)
 
 
 def _layer(x: str, w: str, y: str) -> list[Any]:
