@@ -88,6 +88,7 @@ CONVOLUTIONS: tuple[tuple[Any, ...], ...] = (
     ("uint8", "uint8", (5, 6, 1, 1), (0, 0, 0, 0), 1, 1, 77),
     ("int8", "uint8", (5, 6, 3, 2), (1, 0, 1, 1), 2, 1, 118),
     ("int8", "int8", (6, 1, 3, 3), (1, 1, 1, 1), 1, 6, 0),
+    ("int8", "uint8", (5, 3, 2, 7), (1, 3, 0, 4), 2, 1, 118),
 )
 
 
@@ -103,6 +104,25 @@ def test_a_convolution_has_the_same_integers(
         assert len(np.unique(meant)) > 10
         guards = [leaf.statement.guard for node in made.nodes for n in node.program.body for leaf in n.leaves]
         assert not any(guards), "padding leaves no condition"
+
+
+@pytest.mark.parametrize(
+    ("shape", "way", "weights"),
+    [
+        ((4, 3, 2, 7), {}, "[2,11,4,2]"),
+        ((4, 3, 7, 1), {}, "[7,2,4,2]"),
+        ((4, 3, 2, 3), {"dilations": [1, 2]}, "[2,3,2,4,2]"),
+        ((4, 4, 2, 3), {}, "[2,3,2,4,2]"),
+    ],
+)
+def test_taps_beside_each_other_fill_groups(shape: tuple[int, ...], way: Any, weights: str) -> None:
+    """7 taps of 3 channels are 11 pairs and not 14, where images have them one after the other."""
+    x = drawn("uint8", (1, shape[1], 9, 10))
+    nodes = [helper.make_node("ConvInteger", ["x", "w", "zx"], ["y"], pads=[1, 2, 0, 3], **way)]
+    graph = graph_of(nodes, x, "y", w=drawn("int8", shape), zx=np.uint8(9))
+    meant, found, made = compared(graph, WORDS, x)
+    np.testing.assert_array_equal(meant, found)
+    assert f"i16 {weights} heap" in made.nodes[0].program.text
 
 
 def test_floats_change_only_where_laws_are_allowed() -> None:

@@ -186,6 +186,7 @@ def _graphs(source: str, given: Sequence[str], sizes: Sequence[int]) -> list[Gra
 def _edges(source: str, target: str, given: Sequence[str]) -> tuple[list[Edge], list[str]]:
     """The verdicts on the arrays of a model, and the names of its kernels: those that it was built by, or
     those for a target now."""
+    from perfdojo_sdk.graph.codes import with_codes_moved
     from perfdojo_sdk.graph.integers import unit_of, with_integer_sums
     from perfdojo_sdk.graph.passes import without_duplicates
     from perfdojo_sdk.models.blocks import SIZES
@@ -201,7 +202,8 @@ def _edges(source: str, target: str, given: Sequence[str]) -> tuple[list[Edge], 
     [graph] = _graphs(source, given, SIZES[-1:])
     plugins = load_plugins(targets=[target] if target else None)
     chosen = choose_target(plugins, target)
-    graph, _ = with_integer_sums(without_duplicates(graph), unit_of(chosen.dialect), laws=False)
+    graph = with_codes_moved(without_duplicates(graph))
+    graph, _ = with_integer_sums(graph, unit_of(chosen.dialect), laws=False)
     plan = plan_for(plugins, chosen, graph)
     return list(plan.edges), [kernel.name for kernel in kernels_of(fused(graph, plan))]
 

@@ -185,22 +185,50 @@ class IntegerKernel:
         self.names = {l: f"{{{n}}}" for n, l in enumerate(self.loops) if l != FIXED}
         self.lane = self.names[layout.lane]
         first = len(self.loops)
-        inner = {l: f"{{{first + n}}}" for n, l in enumerate(layout.taps)}
-        self.inner_sizes = [self.sizes[l] for l in layout.taps]
+        self.single = prod(self.sizes[l] for l in rows) == 1
+        self.beside = self._taps_beside()
+        taps = [l for l in layout.taps if l != self.beside]
+        inner = {l: f"{{{first + n}}}" for n, l in enumerate(taps)}
+        self.inner_sizes = [self.sizes[l] for l in taps]
         self.groups = 0
         """Groups of channels; 0: the sum goes through them one by one."""
-        self.single = prod(self.sizes[l] for l in rows) == 1
         if layout.channels is not None and self.single:
             inner[layout.channels] = f"{{{first + len(inner)}}}"
             self.inner_sizes.append(self.sizes[layout.channels])
         elif layout.channels is not None:
-            self.groups = -(-self.sizes[layout.channels] // self.unit.size)
+            self.groups = self._groups_of(self.run)
             self.group = [f"{{{first + len(inner)}}}", f"{{{first + len(inner) + 1}}}"]
             self.inner_sizes += [self.groups, self.unit.size]
             inner[layout.channels] = affine((self.group[0], self.unit.size), (self.group[1], 1))
         self.inner = {**self.names, **inner}
         if not self.inner_sizes:
             self.inner_sizes = [1]
+
+    def _groups_of(self, count: int) -> int:
+        return -(-count // self.unit.size)
+
+    @property
+    def run(self) -> int:
+        """The neighbours that are grouped: channels, of several taps where these lie beside each other."""
+        assert self.layout.channels is not None
+        return self.sizes[self.layout.channels] * (1 if self.beside is None else self.sizes[self.beside])
+
+    def _taps_beside(self) -> int | None:
+        """The loop whose taps lie beside each other in an image with channels last, if groups of several taps
+        are fewer: 7 taps of 3 channels are 11 pairs, and 14 of each tap."""
+        channels = self.layout.channels
+        if channels is None or self.single or len(self.dims) < 2:
+            return None
+        forms = self.total.of_image.subscripts
+        for level in self.layout.taps:
+            count = self.sizes[level]
+            fewer = self._groups_of(count * self.sizes[channels]) < count * self._groups_of(
+                self.sizes[channels]
+            )
+            dims = [d for d, form in enumerate(forms) if level in form.levels]
+            if fewer and dims == [self.dims[-2]] and (level, 1) in forms[dims[0]].terms:
+                return level
+        return None
 
     # -- weights
 
@@ -212,8 +240,8 @@ class IntegerKernel:
         data = self.total.weights.integers
         levels = [l for l in own if l != FIXED]
         data = data.reshape([s for s, l in zip(data.shape, own, strict=True) if l != FIXED])
-        order = [*layout.batch, *layout.taps]
-        order += [layout.channels] if layout.channels is not None else []
+        order = [*layout.batch, *(l for l in layout.taps if l != self.beside)]
+        order += [l for l in (self.beside, layout.channels) if l is not None]
         data = data.transpose([levels.index(l) for l in (*order, layout.lane)])
         lanes = data.shape[-1]
         flat = data.reshape(-1, lanes)
@@ -239,6 +267,8 @@ class IntegerKernel:
         a single row, all that a lane needs lies together instead."""
         if not self.groups:
             return np.ascontiguousarray(np.moveaxis(data, -1, self._lane_at()))
+        if self.beside is not None:
+            data = data.reshape(*data.shape[:-3], self.run, data.shape[-1])
         more = self.groups * self.unit.size - data.shape[-2]
         data = np.concatenate([data, np.zeros((*data.shape[:-2], more, data.shape[-1]), np.int64)], axis=-2)
         data = data.reshape(*data.shape[:-2], self.groups, self.unit.size, data.shape[-1])
@@ -246,7 +276,7 @@ class IntegerKernel:
 
     def _weights_at(self) -> list[str]:
         layout = self.layout
-        at = [self.inner[l] for l in (*layout.batch, *layout.taps)]
+        at = [self.inner[l] for l in (*layout.batch, *layout.taps) if l != self.beside]
         if not self.groups:
             at += [self.inner[layout.channels]] if layout.channels is not None else []
             at.insert(self._lane_at(), self.lane)
@@ -268,7 +298,7 @@ class IntegerKernel:
         ranges = [form.bounds(self.sizes) for form in forms]
         sizes = [shape[d] for d in self.dims]
         extents = [high - low + 1 for low, high in ranges]
-        if self.groups:
+        if self.groups and self.beside is None:
             extents[-1] = self.groups * self.unit.size
         self.lows = [low for low, _ in ranges]
         stored = self.k.read(self.source)
@@ -277,21 +307,40 @@ class IntegerKernel:
         if fits and (self.turned or self.dims == sorted(self.dims)):
             self.lows = [0] * len(self.lows)
             return stored
-        image = self.k.local(tuple(extents), self.unit.image)
+        whole = self._joined_extents(extents)
+        image = self.k.local(tuple(whole), self.unit.image)
         names = [f"{{{n}}}" for n in range(len(extents))]
         first = [max(-low, 0) for low in self.lows]
         counts = [min(e, s - low) - f for e, s, low, f in zip(extents, sizes, self.lows, first, strict=True)]
-        if counts != extents:
-            self.k.nest(extents, f"{image(names)} = {self._padding()}")
+        if counts != whole:
+            self.k.nest(whole, f"{image(names[: len(whole)])} = {self._padding()}")
         places = [affine((n, 1), f + low) for n, f, low in zip(names, first, self.lows, strict=True)]
         if not self.turned:
             places = [places[self.dims.index(d)] for d in range(len(shape))]
         self.k.nest(
             counts,
-            f"{image([affine((n, 1), f) for n, f in zip(names, first, strict=True)])}"
+            f"{image(self._joined([([(n, 1)], f) for n, f in zip(names, first, strict=True)]))}"
             f" = {self._element(stored(places))}",
         )
         return image
+
+    def _joined_extents(self, extents: Sequence[int]) -> list[int]:
+        """The shape of an image. Where taps lie beside each other, places and channels are one dimension that
+        ends where the last group does."""
+        if self.beside is None:
+            return list(extents)
+        channels = extents[-1]
+        most = (extents[-2] - self.sizes[self.beside]) * channels + self.groups * self.unit.size
+        return [*extents[:-2], most]
+
+    def _joined(self, forms: Sequence[tuple[list[tuple[str, int]], int]]) -> list[str]:
+        """Subscripts of an image, given as terms and a constant for each of its dimensions."""
+        if self.beside is not None:
+            channels = self.sizes[self.layout.channels] if self.layout.channels is not None else 1
+            (terms, first), (more, then) = forms[-2:]
+            one = [*((name, step * channels) for name, step in terms), *more]
+            forms = [*forms[:-2], (one, first * channels + then)]
+        return [affine(*terms, constant) for terms, constant in forms]
 
     def _zero_text(self) -> str:
         if isinstance(self.zero, int):
@@ -319,9 +368,9 @@ class IntegerKernel:
         found = []
         for d, low in zip(self.dims, self.lows, strict=True):
             form = self.total.of_image.subscripts[d]
-            terms = [(names[l], step) for l, step in form.terms if self.sizes[l] > 1]
-            found.append(affine(*terms, form.constant - low))
-        return found
+            terms = [(names[l], step) for l, step in form.terms if self.sizes[l] > 1 and l in names]
+            found.append((terms, form.constant - low))
+        return self._joined(found)
 
     def _sum_of_image(self, image: Place) -> str:
         """The text of the sum of the image's numbers at each place of the result."""

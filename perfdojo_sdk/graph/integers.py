@@ -12,23 +12,18 @@ Sums of integers stay what they were, to the last bit. A sum of floats that came
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access
-from perfdojo_sdk.core.subscripts import LEVELS
 from perfdojo_sdk.graph.copying import Copy
-from perfdojo_sdk.graph.folding import Fold, same_places, steps_of
+from perfdojo_sdk.graph.folding import Fold
 from perfdojo_sdk.graph.graph import Graph, Node, Value
 from perfdojo_sdk.graph.integer_kernel import IntegerKernel, Site, Unit, layout_of, level_of
-from perfdojo_sdk.graph.joining import Rewrite, named, rewritten_statement
 from perfdojo_sdk.graph.operators.movement import transpose
 from perfdojo_sdk.graph.quantised import Reader, Sum
-from perfdojo_sdk.graph.writer import parsed
+from perfdojo_sdk.graph.turning import order_of, turned
 
 #: The law by which a sum of floats becomes one of integers.
 REQUANTISATION = "requantisation"
@@ -141,63 +136,31 @@ class _Rewriter(Copy):
 
     def _kept(self, node: Node) -> None:
         """Add a node as it was, or with channels last if that is how its operands come."""
-        made = None if self.beside else self._turned(node)
-        if made is not None:
-            return
-        self.node(node)
+        if self.beside or not self._turned(node):
+            self.node(node)
 
-    def _turned(self, node: Node) -> Value | None:
-        """An element-wise node of operands that have a dimension last: its result, in that order as well."""
-        steps = steps_of(node.program)
-        if steps is None or len(node.outputs) != 1:
-            return None
-        target = node.program.buffer_of[steps.statement.target.array].shape
+    def _turned(self, node: Node) -> bool:
+        """True if the operands of a node have a dimension last that it walks along: then it is added with its
+        result in that order as well."""
         bound = dict(zip(node.program.inputs, node.inputs, strict=True))
-        whole = [a for a, name in bound.items() if prod(self.graph.values[name].shape) == prod(target)]
-        dims = {d for a in whole for name, d in self.last if name == bound[a]}
-        for dim in dims:
-            program = self._program_turned(node, whole, bound, dim)
-            if program is not None:
-                inputs = [self.last[bound[a], dim] if a in whole else self.value(bound[a]) for a in bound]
-                shape = tuple(target[d] for d in range(len(target)) if d != dim) + (target[dim],)
-                dtype = self.graph.values[node.outputs[0]].dtype
-                (made,) = self.b.kernel(parsed(program), inputs, [(shape, dtype)])
-                return self._with_channels_last(node.outputs[0], made, dim)
-        return None
-
-    def _program_turned(
-        self, node: Node, whole: Sequence[str], bound: dict[str, str], dim: int
-    ) -> str | None:
-        """The text of an element-wise program whose arrays have a dimension last; None for any other."""
-        steps = steps_of(node.program)
-        assert steps is not None
-        if not whole or any((bound[a], dim) not in self.last for a in whole):
-            return None
-        if not all(same_places(node.program, steps, a) for a in whole):
-            return None
-        statement, rank = steps.statement, len(steps.sizes)
-        arrays = {*whole, statement.target.array}
-        order = [d for d in range(rank) if d != dim] + [dim]
-        forms = tuple(LEVELS[order.index(level)] for level in range(rank))
-        rewrites = {
-            array: _reordered(order) if array in arrays else named(array)
-            for array in (*bound, statement.target.array)
-        }
-        line = rewritten_statement(statement, rewrites, forms).text
-        heads = []
-        for buffer in node.program.buffers:
-            shape = [buffer.shape[d] for d in order] if buffer.name in arrays else list(buffer.shape)
-            heads.append(f"{buffer.name} {buffer.dtype} [{','.join(map(str, shape))}] heap")
-        head = f"kernel {node.program.name}({', '.join(node.program.inputs)}) -> {node.program.outputs[0]}"
-        sizes = " ".join(str(steps.sizes[d]) for d in order)
-        return "\n".join([head, *heads, "", f"{sizes} {line}", ""])
+        last = {a: [d for of, d in self.last if of == name] for a, name in bound.items()}
+        found = turned(node.program, last) if any(last.values()) else None
+        if found is None:
+            return False
+        program, moved, dim = found
+        inputs = [self.last[of, moved[a]] if a in moved else self.value(of) for a, of in bound.items()]
+        [name] = node.outputs
+        shape, dtype = program.buffer_of[program.outputs[0]].shape, self.graph.values[name].dtype
+        (made,) = self.b.kernel(program, inputs, [(shape, dtype)])
+        self._with_channels_last(name, made, dim)
+        return True
 
     def _with_channels_last(self, name: str, made: Value, dim: int) -> Value:
         """Keep a result that has a dimension last; the result in its own order."""
-        rank = len(self.graph.values[name].shape)
         self.last[name, dim] = made
-        order = [d for d in range(rank) if d != dim] + [dim]
-        value = transpose(self.b, made, [order.index(d) for d in range(rank)])
+        order = order_of(made.rank, dim)
+        own = order == list(range(made.rank))
+        value = made if own else transpose(self.b, made, [order.index(d) for d in range(made.rank)])
         self.new[name] = value
         return value
 
@@ -210,7 +173,7 @@ class _Rewriter(Copy):
         made = kernel.value()
         self._declare(site)
         rank = len(self.graph.values[site.result.value].shape)
-        order = [d for d in range(rank) if d != layout.lane_dim] + [layout.lane_dim]
+        order = order_of(rank, layout.lane_dim)
         if self.beside:
             return transpose(self.b, made, [order.index(d) for d in range(rank)])
         return self._with_channels_last(site.result.value, made, layout.lane_dim)
@@ -229,7 +192,3 @@ class _Rewriter(Copy):
             law = REQUANTISATION
             what = f"{name} adds up integers, exactly; factor * sum + shift is then rounded in f32"
         self.folds.append(Fold(law, site.total.node.origin or name, what))
-
-
-def _reordered(order: Sequence[int]) -> Rewrite:
-    return lambda access: Access(access.array, tuple(access.subscripts[d] for d in order))

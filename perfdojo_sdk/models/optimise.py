@@ -18,6 +18,7 @@ from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.files import write_whole
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.words import number_of
+from perfdojo_sdk.graph.codes import with_codes_moved
 from perfdojo_sdk.graph.folding import Fold, folded
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.integers import REQUANTISATION, unit_of, with_integer_sums
@@ -507,7 +508,8 @@ def frozen(graph: Graph) -> tuple[Graph, tuple[Fold, ...]]:
 def single_kernels(target: Target, given: Graph, freeze: bool) -> tuple[Graph, Graph, tuple[Fold, ...]]:
     """The graph before kernels are joined; the one that it is compared with, which is ``given`` unless sums
     of floats became sums of integers; and the declared folds."""
-    graph, integers = with_integer_sums(without_duplicates(given), unit_of(target.dialect), laws=freeze)
+    graph = with_codes_moved(without_duplicates(given))
+    graph, integers = with_integer_sums(graph, unit_of(target.dialect), laws=freeze)
     whole = graph if any(fold.law == REQUANTISATION for fold in integers) else given
     graph, folds = frozen(graph) if freeze else (graph, ())
     return graph, whole, (*integers, *folds)

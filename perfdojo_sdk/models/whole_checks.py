@@ -11,6 +11,7 @@ from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast
 from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.graph.codes import with_codes_moved
 from perfdojo_sdk.graph.graph import Array, Foreign, Graph, Node
 from perfdojo_sdk.graph.integer_kernel import Unit
 from perfdojo_sdk.graph.integers import side_by_side
@@ -180,13 +181,17 @@ def requantised(
     given: Graph, unit: Unit, prepare: Callable[[Graph], Execute], most: float = MOST_COMPILED
 ) -> tuple[str, ...]:
     """Each integer kernel beside the kernels of floats that it stands for, on the same inputs, if these have
-    at most so many statement instances."""
-    beside, pairs = side_by_side(given, unit)
-    instances = sum(statement_instances(n.program) for n in beside.nodes)
+    at most so many statement instances; and the graph whose bytes are moved before they are decoded beside
+    the one that was given, bit by bit."""
+    moved = with_codes_moved(given)
+    beside, pairs = side_by_side(moved, unit)
+    several = [beside] if moved is given else [beside, moved, given]
+    instances = sum(statement_instances(n.program) for graph in several for n in graph.nodes)
     if instances > most:
         return ("has integer kernels that were not compared with those of floats: the model is too large",)
-    execute = prepare(beside)
-    found = run_graph(beside, drawn(beside.inputs, 0), execute)
+    found, *whole = [run_graph(graph, drawn(graph.inputs, 0), prepare(graph)) for graph in several]
+    if whole:
+        compare("the model whose bytes are decoded first", whole[0], whole[1], exact=True)
     steps, elements = 0, 0
     for pair, after, before in zip(pairs, found[: len(pairs)], found[len(pairs) :], strict=True):
         what = f"the floats that it stands for, in {pair.where or pair.before}"
