@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
+import torch._dynamo
 from torch._dynamo.convert_frame import ConvertFrame
 from torch._dynamo.exc import FailOnRecompileLimitHit, UserError
 from torch._dynamo.exc import Unsupported as Broken
+from torch._dynamo.types import FrameAction
 from torch._dynamo.utils import (
     ExactWeakKeyDictionary,
     get_compilation_metrics,
@@ -93,16 +96,17 @@ def watch(backend: Callable[..., Any]) -> None:
 
 
 def _whole(convert: Any, frame: Any, *rest: Any, **named: Any) -> Any:
-    """A frame converted as for ``fullgraph=True``: the first break is an error."""
-    convert._one_graph = True
+    """A frame converted with its first break as an error, and with no more versions than Dynamo makes of one."""
+    strictly = getattr(torch._dynamo, "error_on_graph_break", None)
+    convert._one_graph = strictly is None  # PyTorch before 2.9 knows this way alone
     try:
-        return convert(frame, *rest, **named)
+        with strictly(True) if strictly else nullcontext():
+            return convert(frame, *rest, **named)
     except (Broken, UserError, FailOnRecompileLimitHit) as error:
-        cause = error.__cause__ if isinstance(error, FailOnRecompileLimitHit) else error
         stack = getattr(error, "real_stack", None)
         last = stack[-1] if stack else None
         place = f"{last.filename}:{last.lineno}" if last else _start(frame.f_code)
-        found = _break(place, _short(getattr(cause, "msg", str(cause))))
+        found = _break(place, _short(getattr(error, "msg", str(error))))
         hint = (
             "write it with tensors alone (such as torch.where), call it outside of what is compiled, "
             'or leave out {"fallback": None}, and Python runs it'
@@ -143,6 +147,11 @@ def _skipped(result: Any, code: CodeType) -> Iterator[Elsewhere]:
     """The break for which Dynamo left a whole frame to Python, if that is the result."""
     metrics = get_compilation_metrics()
     if getattr(result, "guarded_code", result) is not None or not metrics:
+        return
+    strategy = getattr(result, "frame_exec_strategy", None)
+    if strategy is not None and strategy.cur_action == FrameAction.RUN_ONLY:
+        reason = f"Dynamo compiled {code.co_name} too many times (recompile_limit)"
+        yield _break(_start(code), f"{reason}; Python runs all of it for further inputs")
         return
     last = metrics[-1]
     if last.fail_reason and (last.co_name, last.co_firstlineno) == (code.co_name, code.co_firstlineno):
