@@ -96,7 +96,7 @@ def watch(backend: Callable[..., Any]) -> None:
 
 
 def _whole(convert: Any, frame: Any, *rest: Any, **named: Any) -> Any:
-    """A frame converted with its first break as an error, and with no more versions than Dynamo makes of one."""
+    """A frame converted with its first break as an error."""
     strictly = getattr(torch._dynamo, "error_on_graph_break", None)
     convert._one_graph = strictly is None  # PyTorch before 2.9 knows this way alone
     try:
