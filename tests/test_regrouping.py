@@ -235,6 +235,10 @@ def test_the_command_measures_other_groupings_and_says_so(
     [edge] = found.data["groupings"]
     assert edge["why"] == "cut: 20.0 us apart, 55.0 us as one, measured" and not edge["fused"]
     assert found.data["calls"] == 2 and len(found.data["checks"]) == 2
+    search = found.data["search"]
+    assert search["budget"] == {"evaluations": 40, "seconds": None} and plain.data["search"] is None
+    assert 2 * OF_A_KERNEL < search["evaluations"] <= 40, "those of the groupings, and of kernels"
+    assert (search["before_s"], search["after_s"]) == (55.0e-6, 20.0e-6)
     [written] = json.loads((network / "built" / "model.json").read_text())["edges"]
     assert written["why"] == edge["why"] and not written["fused"]
     shown = cli("explain-plan", "built", plugins="toy").out
@@ -243,6 +247,9 @@ def test_the_command_measures_other_groupings_and_says_so(
     )
     again = cli(*words, "--tune", "40", plugins="toy")
     assert "groupings, measured on this machine" in again.out and "55.0 us as one" in again.out
+    last = again.out.splitlines()[-1]
+    assert last.startswith("the search used ") and " of 40 evaluations; the kernels of a call take" in last
+    assert "take 20 us, 55 us before it" in last
     assert "verifying" not in again.err, "the second one goes on from the records"
     y = perfdojo_sdk.load_model(network / "built")(np.ones((3, 6), np.float32))
     assert np.array_equal(y, np.full((3, 4), 6, np.float32))

@@ -41,7 +41,7 @@ from perfdojo_sdk.library.loader import Library, load_library, not_here
 from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.anywhere import open_anywhere
-from perfdojo_sdk.models.budget import Budget
+from perfdojo_sdk.models.budget import Budget, Counting, Spent
 from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import model_unit
 from perfdojo_sdk.models.fusion import Accepts, Edge, FusionPlan, fused, plan_fusion
@@ -123,6 +123,8 @@ class ModelResult:
     """The edges at which other groupings were measured."""
     use: CacheUse | None = None
     """The use that was made of the cache, if it was asked for."""
+    spent: Spent | None = None
+    """What searches used and brought, if there was a budget for them."""
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
@@ -271,7 +273,8 @@ def built(
     begin = perf_counter()
     given, whole, plan = ready.given, ready.whole, ready.plan
     settings, pack = settings or Settings(), PackPlan()
-    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use, records)
+    counting, spent = Counting(observer), None
+    site = _Site(plugins, target, directory / LIBRARY, settings, counting, use, records)
 
     @lru_cache(maxsize=2)  # two plans are compared; each copy may hold weights in another layout
     def lay(groups: Groups) -> _Laid:
@@ -293,11 +296,15 @@ def built(
 
             trials = Trials(lay, site.kernels, budget.part(PART), refuses)
             trials.learn(result.results)
+            before_s = trials.of_a_call(laid)
             if ready.lay is not None:
                 plan, tried = regrouped(ready.lay.single, plan, accepted_by(plugins, target), trials)
             laid = lay(plan.groups)
             left = budget.less(trials.evaluations, trials.seconds)
             result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
+            trials.learn(result.results)
+            used = trials.evaluations + counting.evaluations
+            spent = Spent(budget, used, before_s, trials.of_a_call(laid))
         refuse_failed(result)
     graph, peak, folds = laid.graph, laid.peak, (*ready.folds, *laid.folds)
     finished = perf_counter()
@@ -330,7 +337,7 @@ def built(
         "checks": perf_counter() - written,
     }
     return ModelResult(
-        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use
+        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use, spent
     )
 
 

@@ -308,6 +308,10 @@ class Trials(Generic[L]):
         record = self.records.get(text)
         return record.call.median_s if record is not None and record.call is not None else None
 
+    def of_a_call(self, laid: L) -> float:
+        """Seconds of the kernels of a call of the model."""
+        return sum((self.time(text) or 0.0) * count for text, count in laid.calls.items())
+
     def times(self, groups: Groups) -> Mapping[str, float]:
         laid = self.lay(groups)
         called = [node for node in laid.graph.nodes if node.program.text in laid.calls]
