@@ -48,7 +48,7 @@ def command(
         ),
     ] = None,
     buckets: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAME=LENGTHS",
             help="Lengths of a size that inputs give a name, such as seq=16,32,64: a call of any length up to"
@@ -181,21 +181,21 @@ def command(
                 raise DojoError("PD-O061", f"--dtype beside {option}", hint="leave one of them out")
     sizes = numbers_of(blocks) if blocks else SIZES
     inputs = inputs_of(given or [])
-    if pad and buckets is None:
+    if pad and not buckets:
         raise typer.BadParameter("--pad is for models with buckets: --buckets seq=16,32,64")
-    chosen = buckets_of(buckets, pad or []) if buckets is not None else None
+    chosen = buckets_of(buckets, pad or []) if buckets else None
     if chosen is not None and (dtype or fallback or prefer_faster):
         option = "--dtype" if dtype else "--fallback" if fallback else "--prefer-faster"
         raise DojoError("PD-O054", f"--buckets beside {option}", hint="leave one of them out")
+    plugins = load_plugins(targets=[target])  # before the model, for which PyTorch may be imported
+    for problem in plugins.problems:
+        progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
+    found = plugins.target(target)
     asked = read(model, inputs, max_rows, policy, weights=weights, buckets=chosen)
     graph = asked.graph
     if dtype is not None and asked.free is not None:
         what = f"--dtype for a model whose size {asked.free.name} is open"
         raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
-    plugins = load_plugins(targets=[target])
-    for problem in plugins.problems:
-        progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
-    found = plugins.target(target)
     left = refused_by(plugins, found, graph) if graph is not None else []
     if left and policy.fallback:
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})

@@ -29,6 +29,7 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.build import (
+    TUNED,
     BuildResult,
     KernelResult,
     Observer,
@@ -79,8 +80,10 @@ from perfdojo_sdk.models.racing import (
 )
 from perfdojo_sdk.models.regrouping import PART, Groups, Trials, regrouped
 from perfdojo_sdk.models.tensors import places, write_tensors
+from perfdojo_sdk.models.turns import Side, in_turns, keep, kept, key_of
 from perfdojo_sdk.models.whole_checks import checked, most_compiled, not_called, requantised, runs_of
 from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.records import KernelRecord
 
 
 class ModelError(DojoError):
@@ -294,7 +297,7 @@ def built(
                 beyond = max_memory is not None and other.peak.total + inside > max_memory
                 return "a call would need more bytes than it may" if beyond else ""
 
-            trials = Trials(lay, site.kernels, budget.part(PART), refuses)
+            trials = Trials(lay, site.kernels, budget.part(PART), refuses, site.in_turns)
             trials.learn(result.results)
             before_s = trials.of_a_call(laid)
             if ready.lay is not None:
@@ -394,6 +397,28 @@ class _Site:
             self.observer,
             cached(packing_builder(*laid.fixed), self.use),
         )
+
+    def in_turns(
+        self,
+        before: tuple[_Laid, Counter[str]],
+        after: tuple[_Laid, Counter[str]],
+        records: Mapping[str, KernelRecord | None],
+    ) -> tuple[float, float] | None:
+        """Times of both sides as :class:`~perfdojo_sdk.models.regrouping.Turns` says, kept for a build that
+        goes on."""
+        folder = self.directory / TUNED
+        key = key_of(before[1], after[1], records, self.settings.threads)
+        known = kept(folder).get(key)
+        if known is None:
+            known = in_turns(self._side(*before), self._side(*after), records)
+            if known is not None:
+                keep(folder, key, known)
+        return known
+
+    def _side(self, laid: _Laid, calls: Counter[str]) -> Side:
+        builder = packing_builder(*laid.fixed)(self.plugins, self.target, self.settings)
+        kernels = [kernel for kernel in kernels_of(laid.graph) if kernel.program.text in calls]
+        return Side(builder.context, kernels, calls)
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:

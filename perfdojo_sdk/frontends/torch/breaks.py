@@ -14,10 +14,10 @@ from types import CodeType
 from typing import Any
 
 import torch._dynamo
+from torch._C._dynamo.eval_frame import _FrameAction as FrameAction
 from torch._dynamo.convert_frame import ConvertFrame
 from torch._dynamo.exc import FailOnRecompileLimitHit, UserError
 from torch._dynamo.exc import Unsupported as Broken
-from torch._dynamo.types import FrameAction
 from torch._dynamo.utils import (
     ExactWeakKeyDictionary,
     get_compilation_metrics,
