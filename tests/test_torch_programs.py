@@ -149,6 +149,21 @@ def test_a_wrong_target_is_answered_before_the_model_is_read(
     assert "tyo" in refused.err and "toy" in refused.err and "ran" not in refused.err
 
 
+def test_a_module_that_decides_by_data_is_refused_with_its_line(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = [
+        "import torch",
+        "class Few(torch.nn.Module):",
+        "    def forward(self, x):",
+        "        return x[x > 0].sum()",
+    ]
+    (tmp_path / "few.py").write_text("\n".join(lines) + "\n")
+    refused = cli("optimize", "few.py:Few", "--input", "x=f32[3]", plugins="toy")
+    clear(refused, 1, "PD-O025")
+    assert "few.py:4: the rest depends" in refused.err and "torch.where" in refused.err, refused.err
+
+
 def test_archives_of_pytorch_are_not_read(cli: Callable[..., Outcome], tmp_path: Path) -> None:
     torch.export.save(export(torch.nn.ReLU(), (torch.ones(3),)), tmp_path / "m.pt2")
     refused = cli("optimize", "m.pt2", plugins="toy")
