@@ -375,6 +375,9 @@ def test_the_command_refuses_what_goes_not_together(cli: Callable[..., Outcome],
     clear(seen, 1, "PD-O053")
     assert "output y depends on the padding: at length = 1" in seen.err and "--pad" in seen.err
     clear(cli("optimize", "m.onnx", "--buckets", "seq=2,4", plugins="toy"), 1, "PD-O054")
+    twice = cli("optimize", "m.onnx", "--buckets", "length=2", "--buckets", "seq=4", plugins="toy")
+    clear(twice, 1, "PD-O054")
+    assert "given 2 times, for length and seq" in twice.err and "--buckets length=16,32,64" in twice.err
     advice = cli("optimize", "m.onnx", plugins="toy")
     clear(advice, 1, "PD-O052")
     assert "--buckets length=16,32,64" in advice.err

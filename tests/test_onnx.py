@@ -17,6 +17,7 @@ from random_onnx import MAKERS, random_model
 
 import perfdojo_sdk.onnx.backend as backend
 from benchmarks import onnx_tests
+from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx import lowering
 from perfdojo_sdk.frontends.onnx.lowering import lower
 from perfdojo_sdk.frontends.onnx.operators import RULES
@@ -342,4 +343,7 @@ def test_the_backend_runs_nodes_and_knows_its_devices() -> None:
     [y] = backend.run_node(node, [X, np.array(5, np.float32)], "INTERPRETER")
     assert (y == np.minimum(X, 5)).all()
     assert backend.supports_device("CPU:0") and not backend.supports_device("CUDA")
+    assert not backend.supports_device(None) and not backend.is_compatible(node, 3)
+    with pytest.raises(DojoError, match="no device None"):
+        backend.prepare(node, device=None)
     assert backend.PerfDojoBackend.prepare(model([node], {"x": X, "high": np.array(5, np.float32)}, ["y"]))

@@ -105,8 +105,33 @@ def open_size() -> Any:
 
 
 def many_nodes() -> Any:
+    """The one beyond the bound stands in a branch, and has a name that would colour a terminal."""
     made = relu()
-    made.graph.node.extend([onnx.NodeProto(op_type="Relu")] * MAX_NODES)
+    made.graph.node.extend([onnx.NodeProto(op_type="Relu", name="some")] * (MAX_NODES - 2))
+    branch = helper.make_graph([onnx.NodeProto(op_type="Neg", name="\x1b[31mlast")] * 2, "branch", [], [])
+    made.graph.node.append(helper.make_node("If", ["c"], ["r"], then_branch=branch))
+    return made
+
+
+def unknown_type_of_tensor() -> Any:
+    made = model([helper.make_node("Add", ["x", "\x1bw"], ["y"])], {"x": X}, ["y"])
+    made.graph.initializer.add(name="\x1bw", data_type=99, dims=[4], raw_data=b"0" * 16)
+    return made
+
+
+def unknown_type_of_input() -> Any:
+    made = relu()
+    made.graph.input[0].type.tensor_type.elem_type = 99
+    return made
+
+
+def unknown_type_of_node() -> Any:
+    return model([helper.make_node("Cast", ["x"], ["y"], name="n", to=99)], {"x": X}, ["y"])
+
+
+def sparse() -> Any:
+    made = relu()
+    made.graph.sparse_initializer.add().values.name = "few"
     return made
 
 
@@ -179,7 +204,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (truncated, "no ONNX model"),
     (lambda: b"", "no graph"),
     (lambda: b"\x80\x04pickle", "no ONNX model"),
-    (no_text, "no"),
+    (no_text, r"node n (R\xff\xfeu), at place 0 of g, has the name"),
     (cyclic, "cycle"),
     (huge_tensor, "w has the shape"),
     (huge_result, "fill"),
@@ -190,16 +215,20 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (calling_itself, "n (Again)"),
     (doubling, f"n (F0): loops and functions of more than {MAX_EXPANDED} nodes"),
     (loops_in_loops, f"n (Loop): loops and functions of more than {MAX_EXPANDED} nodes"),
-    (many_nodes, f"more than {MAX_NODES} nodes"),
+    (many_nodes, r"the first beyond them is node \x1b[31mlast (Neg), in branch"),
+    (unknown_type_of_tensor, r"tensor \x1bw has the element type 99"),
+    (unknown_type_of_input, "input x has the element type 99"),
+    (unknown_type_of_node, "node n (Cast): there is no element type 99"),
+    (sparse, "initializer few is sparse"),
     (deep, "too deep"),
     (unfit, r"node \x1b[31mproduct (MatMul)"),
     (another_kind, "node n (Softmax): attribute axis"),
     (unknown_operator, "n (Nothing): ../own.Nothing"),
-    (undefined, "no node, input or initializer"),
-    (defined_twice, "once more"),
+    (undefined, "node y (Relu) reads nothing"),
+    (defined_twice, "node y (Abs) defines y once more"),
     (no_versions, "operator set"),
     (open_size, "open size batch"),
-    (endless_name, "a name of 2000 characters"),
+    (endless_name, "yyy... (Relu), at place 0 of g, has a name of 2000 characters"),
     (partial(constants, "Tile", [2**40, 2**40]), "n (Tile)"),
     (partial(constants, "Expand", [2**20, 2**20, 3, 4]), "n (Expand)"),
     (partial(constants, "Reshape", [-1, -1]), "n (Reshape)"),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from perfdojo_sdk.graph.running import run_graph
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.build import KernelResult
+from perfdojo_sdk.models import optimise, turns
 from perfdojo_sdk.models.budget import Budget
 from perfdojo_sdk.models.fusion import Cost, Edge, FusionPlan, Grouping, fused, plan_fusion
 from perfdojo_sdk.models.regrouping import OF_A_KERNEL, Groups, Outcome, Trials, regrouped
@@ -196,6 +198,54 @@ def test_trials_build_what_is_missing_within_their_budget() -> None:
     assert slow.outcome(((0, 1),), ()) is None, "two kernels would take 3 s each"
 
 
+def test_times_in_turns_count_more_than_those_of_records() -> None:
+    """A record of a busy moment joins or cuts nothing."""
+    graph = layers(1)
+    busy = Timing(
+        median_s=9e-6, best_s=9e-6, calls=1, threads=1, cold=False, provenance="measured", device="d"
+    )
+    asked: list[tuple[Counter[str], Counter[str]]] = []
+
+    def stated(before: Any, after: Any, records: Any) -> tuple[float, float] | None:
+        asked.append((before[1], after[1]))
+        return (2e-6, 1.9e-6) if len(asked) == 1 else None
+
+    made = Trials(partial(Plain, graph), lambda laid, programs: [], Budget(100), lambda laid: "", stated)
+    for groups, median in ((((0, 1),), 9e-6), ((), 1e-6)):
+        for program in Plain(graph, groups).graph.programs:
+            timing = busy.model_copy(update={"median_s": median})
+            made.records[program.text] = KernelRecord.model_construct(
+                final=timing, packed=None, build_seconds={}
+            )
+    assert made.outcome(((0, 1),), ()) == Outcome(2e-6, 1.9e-6, provenance="measured")
+    [(gone, come)] = asked
+    assert (gone.total(), come.total()) == (1, 2)
+    assert made.outcome(((0, 1),), ()) == Outcome(9e-6, 2e-6, provenance="measured"), "none in turns"
+
+
+def test_the_round_with_the_median_ratio_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of five rounds are disturbed, each on another side."""
+    kernels = [Kernel(p.name, p.name, p) for p in layers(1).programs[:2]]
+    context: Any = SimpleNamespace(runner=None)
+    sides = [turns.Side(context, [k], Counter({k.program.text: 3})) for k in kernels]
+    times = iter([1.0, 2.0, 50.0, 2.0, 1.1, 2.1, 1.0, 90.0, 1.2, 2.5])
+    monkeypatch.setattr(turns, "_artifact", lambda *given: object())
+    monkeypatch.setattr(turns, "_request", lambda *given: None)
+    found = [SimpleNamespace(median=time) for time in times]
+    monkeypatch.setattr(turns, "timed", lambda *given: found.pop(0))
+    assert turns.in_turns(sides[0], sides[1], {}) == pytest.approx((3.0, 6.0))
+
+
+def test_results_of_turns_are_kept(tmp_path: Path) -> None:
+    assert turns.kept(tmp_path / "none") == {}
+    turns.keep(tmp_path / "a", "one", (1.0, 2.0))
+    turns.keep(tmp_path / "a", "two", (3.0, 4.0))
+    assert turns.kept(tmp_path / "a") == {"one": (1.0, 2.0), "two": (3.0, 4.0)}
+    for text in ("nothing", "[1]", '{"a": 1}', '{"a": [1, "x"]}', '{"a": [0, 1]}', "\udcff"):
+        (tmp_path / "a" / turns.FILE).write_bytes(text.encode("utf-8", "surrogateescape"))
+        assert turns.kept(tmp_path / "a") == {}
+
+
 # -- a model
 
 
@@ -227,6 +277,7 @@ def test_the_command_measures_other_groupings_and_says_so(
         return None if known is None else 55.0e-6 if "matmul_relu" in text else 10.0e-6
 
     monkeypatch.setattr(Trials, "time", time)
+    monkeypatch.setattr(optimise._Site, "in_turns", lambda self, before, after, records: None)
     words = ("optimize", "network.onnx", "--target", "toy", "--threads", "1", "-o", "built")
     plain = cli(*words, "--json", plugins="toy")
     assert plain.code == 0 and plain.data["groupings"] == [] and plain.data["calls"] == 1
@@ -235,6 +286,10 @@ def test_the_command_measures_other_groupings_and_says_so(
     [edge] = found.data["groupings"]
     assert edge["why"] == "cut: 20.0 us apart, 55.0 us as one, measured" and not edge["fused"]
     assert found.data["calls"] == 2 and len(found.data["checks"]) == 2
+    search = found.data["search"]
+    assert search["budget"] == {"evaluations": 40, "seconds": None} and plain.data["search"] is None
+    assert 2 * OF_A_KERNEL < search["evaluations"] <= 40, "those of the groupings, and of kernels"
+    assert (search["before_s"], search["after_s"]) == (55.0e-6, 20.0e-6)
     [written] = json.loads((network / "built" / "model.json").read_text())["edges"]
     assert written["why"] == edge["why"] and not written["fused"]
     shown = cli("explain-plan", "built", plugins="toy").out
@@ -243,6 +298,9 @@ def test_the_command_measures_other_groupings_and_says_so(
     )
     again = cli(*words, "--tune", "40", plugins="toy")
     assert "groupings, measured on this machine" in again.out and "55.0 us as one" in again.out
+    last = again.out.splitlines()[-1]
+    assert last.startswith("the search used ") and " of 40 evaluations; the kernels of a call take" in last
+    assert "take 20 us, 55 us before it" in last
     assert "verifying" not in again.err, "the second one goes on from the records"
     y = perfdojo_sdk.load_model(network / "built")(np.ones((3, 6), np.float32))
     assert np.array_equal(y, np.full((3, 4), 6, np.float32))

@@ -183,7 +183,7 @@ def test_what_has_no_kernel_runs_in_pytorch_and_is_reported() -> None:
     net.linear.weight.mul_(2)  # weights are read at each call
     net.linear.bias.data = torch.ones(3)
     assert close(ours(x), net(x))
-    with pytest.raises(Exception, match=r"2 parts of the graph have no kernel.*\n.*fft_fft"):
+    with pytest.raises(Exception, match=r"2 parts of the model have no kernel.*\n.*fft_fft"):
         compiled(net, fallback=None)(x)
 
 

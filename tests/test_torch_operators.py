@@ -151,3 +151,14 @@ def test_what_cannot_be_registered_says_why(name: str, says: str, library: Libra
     with pytest.raises(ArgumentTypeError, match=says) as refused:
         perfdojo_sdk.torch.operator(library[name])
     assert refused.value.code == "PD-L011" and refused.value.hint
+
+
+@pytest.mark.parametrize("name", ["a-b", "a.b", "x::y", "a b", "1a", "__init__", "\x1b", 7, None, "n" * 400])
+def test_names_that_no_operator_can_have_are_refused(name: Any, library: Library) -> None:
+    with pytest.raises(ArgumentTypeError, match="cannot be the name of an operator") as refused:
+        perfdojo_sdk.torch.operator(library.both, name)
+    assert (
+        refused.value.code == "PD-L011" and "name=" in refused.value.hint and "\x1b" not in str(refused.value)
+    )
+    with pytest.raises(ArgumentTypeError, match="no operator of a library"):
+        perfdojo_sdk.torch.operator(library)

@@ -103,7 +103,9 @@ def test_inputs_of_a_program_have_names_types_and_limits() -> None:
     x, a = np.ones((4, 5, 4), np.float32), np.arange(4, dtype=np.float32)
     assert np.array_equal(run_graph(graph, {"x": x, "d_a": a})[0], 5 + np.broadcast_to(a, x.shape))
     [rows] = declared_inputs(names["rows"]()).values()
-    assert isinstance(rows.sizes[0], str) and rows.most == (64, 5, 4)
+    assert rows.sizes == ("batch", 5, 4) and rows.most == (64, 5, 4), "the name of its Dim"
+    [derived] = declared_inputs(names["derived"]()).values()
+    assert str(derived.sizes[0]).startswith("2*"), "what is computed has no name"
 
 
 def test_the_command_takes_programs(cli: Callable[..., Outcome], tmp_path: Path) -> None:
@@ -115,6 +117,8 @@ def test_the_command_takes_programs(cli: Callable[..., Outcome], tmp_path: Path)
     assert listed("fixed").data["kernels"] > 1 and listed("fixed").data["free"] is None
     rows = listed("rows", "--input", "x=f32[batch,5,4]")
     assert rows.code == 0 and rows.data["free"] == "batch"
+    assert listed("rows").data["free"] == "batch"
+    assert listed("inner", "--buckets", "seq=2,4").data["buckets"] == [2, 4]
     assert "1 to 64 rows" in cli("optimize", "m.py:rows", "--list", plugins="toy").out
     inner = listed("inner")
     clear(inner, 1, "PD-O052")
@@ -134,6 +138,30 @@ def test_the_command_takes_programs(cli: Callable[..., Outcome], tmp_path: Path)
         refused = cli("optimize", f"m.py:{name}", *words, plugins="toy")
         clear(refused, 1, code)
         assert said in refused.err, refused.err
+
+
+def test_a_wrong_target_is_answered_before_the_model_is_read(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    (tmp_path / "m.py").write_text("raise SystemExit('the file ran')")
+    refused = cli("optimize", "m.py:net", "--target", "tyo", plugins="toy")
+    clear(refused, 3, "PD-G002")
+    assert "tyo" in refused.err and "toy" in refused.err and "ran" not in refused.err
+
+
+def test_a_module_that_decides_by_data_is_refused_with_its_line(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    lines = [
+        "import torch",
+        "class Few(torch.nn.Module):",
+        "    def forward(self, x):",
+        "        return x[x > 0].sum()",
+    ]
+    (tmp_path / "few.py").write_text("\n".join(lines) + "\n")
+    refused = cli("optimize", "few.py:Few", "--input", "x=f32[3]", plugins="toy")
+    clear(refused, 1, "PD-O025")
+    assert "few.py:4: the rest depends" in refused.err and "torch.where" in refused.err, refused.err
 
 
 def test_archives_of_pytorch_are_not_read(cli: Callable[..., Outcome], tmp_path: Path) -> None:

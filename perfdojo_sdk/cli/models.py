@@ -352,8 +352,15 @@ def _is_size(text: str) -> bool:
     return text.isascii() and (text.isdigit() and len(text) <= 12 or bool(_NAME.fullmatch(text)))
 
 
-def buckets_of(text: str, given: Sequence[str]) -> Buckets:
-    """Lengths such as ``seq=16,32,64``. ``given``: values to pad inputs with, such as ``mask=0``."""
+def buckets_of(texts: Sequence[str], given: Sequence[str]) -> Buckets:
+    """Lengths such as ``seq=16,32,64``, given once. ``given``: values to pad inputs with: ``mask=0``."""
+    text = texts[0]
+    if len(texts) > 1:
+        names = list(dict.fromkeys(ascii(each.partition("=")[0].strip())[1:-1][:60] for each in texts))
+        what = f"--buckets is given {len(texts)} times, for {' and '.join(names[:5])}"
+        hint = f"write all lengths in one: --buckets {names[0]}=16,32,64"
+        hint += f"; give {names[1]} a number: --input NAME=DTYPE[SIZES]" if len(names) > 1 else ""
+        raise DojoError("PD-O054", what, why="one size of a model has buckets", hint=hint)
     name, _, lengths = text.partition("=")
     parts = [part.strip() for part in lengths.split(",")]
     if not name.strip() or not all(part.isascii() and part.isdigit() and len(part) <= 9 for part in parts):

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
     from perfdojo_sdk.library.manifest import KernelEntry
     from perfdojo_sdk.models.bucketing import BucketsResult
+    from perfdojo_sdk.models.budget import Spent
     from perfdojo_sdk.models.optimise import ModelResult
     from perfdojo_sdk.models.shortening import Shortened
 
@@ -47,7 +48,7 @@ def command(
         ),
     ] = None,
     buckets: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAME=LENGTHS",
             help="Lengths of a size that inputs give a name, such as seq=16,32,64: a call of any length up to"
@@ -155,7 +156,7 @@ def command(
     from perfdojo_sdk.models.anywhere import open_anywhere
     from perfdojo_sdk.models.blocks import SIZES
     from perfdojo_sdk.models.bucketing import optimise_buckets
-    from perfdojo_sdk.models.budget import Budget
+    from perfdojo_sdk.models.budget import Budget, Counting
     from perfdojo_sdk.models.cache import CacheUse, KernelCache
     from perfdojo_sdk.models.free_rows import optimise_rows
     from perfdojo_sdk.models.optimise import optimise, refused_by
@@ -180,21 +181,21 @@ def command(
                 raise DojoError("PD-O061", f"--dtype beside {option}", hint="leave one of them out")
     sizes = numbers_of(blocks) if blocks else SIZES
     inputs = inputs_of(given or [])
-    if pad and buckets is None:
+    if pad and not buckets:
         raise typer.BadParameter("--pad is for models with buckets: --buckets seq=16,32,64")
-    chosen = buckets_of(buckets, pad or []) if buckets is not None else None
+    chosen = buckets_of(buckets, pad or []) if buckets else None
     if chosen is not None and (dtype or fallback or prefer_faster):
         option = "--dtype" if dtype else "--fallback" if fallback else "--prefer-faster"
         raise DojoError("PD-O054", f"--buckets beside {option}", hint="leave one of them out")
+    plugins = load_plugins(targets=[target])  # before the model, for which PyTorch may be imported
+    for problem in plugins.problems:
+        progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
+    found = plugins.target(target)
     asked = read(model, inputs, max_rows, policy, weights=weights, buckets=chosen)
     graph = asked.graph
     if dtype is not None and asked.free is not None:
         what = f"--dtype for a model whose size {asked.free.name} is open"
         raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
-    plugins = load_plugins(targets=[target])
-    for problem in plugins.problems:
-        progress(f"plugin {problem.plugin} is left out ({problem.stage}): {problem.cause}")
-    found = plugins.target(target)
     left = refused_by(plugins, found, graph) if graph is not None else []
     if left and policy.fallback:
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
@@ -254,10 +255,15 @@ def command(
             )
             emit(_buckets_text(with_buckets), _buckets_data(with_buckets), as_json)
             return
+        counting = Counting(observer())
         result = optimise_rows(
-            plugins, found, asked.free, folder, settings, observer(), fuse, freeze, most, sizes, use
+            plugins, found, asked.free, folder, settings, counting, fuse, freeze, most, sizes, use
         )
-        emit(_text(result), _data(result), as_json)
+        text, data = _text(result), _data(result)
+        if tune is not None:
+            text += f"\nthe search used {counting.evaluations} of {number_of(tune, 'evaluations')}"
+            data |= {"search": {"evaluations": counting.evaluations}}
+        emit(text, data, as_json)
         return
     if dtype is None:
         result = optimise(
@@ -395,7 +401,20 @@ def _text(result: ModelResult) -> str:
     lines += [f"times are {origin}"] if (origin := _unmeasured(result)) else []
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
+    lines += [_search(result.spent)] if result.spent is not None else []
     return "\n".join(lines)
+
+
+def _search(spent: Spent) -> str:
+    """What searches used and brought, for a person."""
+    most, limit = spent.budget.evaluations, spent.budget.seconds
+    used = f"{spent.evaluations} of {number_of(most, 'evaluations')}" if most is not None else ""
+    used = used or number_of(spent.evaluations, "evaluations")
+    within = f" within {limit:g} s" if limit is not None else ""
+    return (
+        f"the search used {used}{within}; the kernels of a call take"
+        f" {seconds(spent.after_s)}, {seconds(spent.before_s)} before it"
+    )
 
 
 def _unmeasured(result: ModelResult) -> str:
@@ -436,6 +455,7 @@ def _buckets_text(result: BucketsResult) -> str:
     lines += [f"bucket {n}: {check}" for n, made in result.buckets.items() for check in made.checks]
     lines.append("the build took " + ", ".join(f"{k} {s:.1f} s" for k, s in result.seconds.items()))
     lines.append(f"model: {result.directory}")
+    lines += [f"bucket {n}: {_search(made.spent)}" for n, made in result.buckets.items() if made.spent]
     return "\n".join(lines)
 
 
@@ -503,5 +523,6 @@ def _data(result: ModelResult) -> dict[str, Any]:
         "folds": [fold.what for fold in manifest.folds],
         "checks": list(result.checks),
         "times": _unmeasured(result) or "measured",
+        "search": None if result.spent is None else asdict(result.spent),
         "seconds": {name: round(s, 3) for name, s in result.seconds.items()},
     }

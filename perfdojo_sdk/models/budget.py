@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
+from typing import TYPE_CHECKING
 
-from perfdojo_sdk.library.build import Own
+from perfdojo_sdk.library.build import Observer, Own
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.search.strategies import AUTO
+
+if TYPE_CHECKING:
+    from perfdojo_sdk.kernels.selection import Kernel
+    from perfdojo_sdk.library.build import KernelResult
+    from perfdojo_sdk.library.tuning import SearchStatus
 
 #: Least evaluations of a search that is worth starting.
 LEAST_EVALUATIONS = 2
@@ -60,3 +66,43 @@ class Budget:
                 own = replace(settings, search=AUTO, evaluations=evaluations)
                 found[name] = Own(own, seconds)
         return found
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What the searches of a model used of their budget, and what they brought."""
+
+    budget: Budget
+    evaluations: int
+    """Proposals that were evaluated, those for other groupings included; what records had costs none."""
+    before_s: float
+    """Seconds of the kernels of a call before any search."""
+    after_s: float
+
+
+class Counting(Observer):
+    """Counts the evaluations of searches, and hands everything on."""
+
+    def __init__(self, observer: Observer | None = None) -> None:
+        self._observer = observer or Observer()
+        self._by_kernel: dict[str, int] = {}
+
+    @property
+    def evaluations(self) -> int:
+        return sum(self._by_kernel.values())
+
+    def started(self, kernel: Kernel, number: int, count: int) -> None:
+        self._observer.started(kernel, number, count)
+
+    def stage(self, kernel: Kernel, stage: str) -> None:
+        self._observer.stage(kernel, stage)
+
+    def round(self, kernel: Kernel, status: SearchStatus) -> None:
+        self._by_kernel[kernel.name] = status.evaluations
+        self._observer.round(kernel, status)
+
+    def finished(self, result: KernelResult) -> None:
+        self._observer.finished(result)
+
+    def packaging(self, count: int) -> None:
+        self._observer.packaging(count)

@@ -30,6 +30,7 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.kernels.selection import Kernel
 from perfdojo_sdk.library.accepting import Found
 from perfdojo_sdk.library.build import (
+    TUNED,
     BuildResult,
     KernelResult,
     Observer,
@@ -42,7 +43,7 @@ from perfdojo_sdk.library.loader import Library, load_library, not_here
 from perfdojo_sdk.library.manifest import read_manifest
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models.anywhere import open_anywhere
-from perfdojo_sdk.models.budget import Budget
+from perfdojo_sdk.models.budget import Budget, Counting, Spent
 from perfdojo_sdk.models.cache import CacheUse
 from perfdojo_sdk.models.function import model_unit
 from perfdojo_sdk.models.fusion import Accepts, Edge, FusionPlan, fused, plan_fusion
@@ -80,8 +81,10 @@ from perfdojo_sdk.models.racing import (
 )
 from perfdojo_sdk.models.regrouping import PART, Groups, Trials, regrouped
 from perfdojo_sdk.models.tensors import places, write_tensors
+from perfdojo_sdk.models.turns import Side, in_turns, keep, kept, key_of
 from perfdojo_sdk.models.whole_checks import checked, most_compiled, not_called, requantised, runs_of
 from perfdojo_sdk.plugins import Plugins
+from perfdojo_sdk.store.records import KernelRecord
 
 
 class ModelError(DojoError):
@@ -124,6 +127,8 @@ class ModelResult:
     """The edges at which other groupings were measured."""
     use: CacheUse | None = None
     """The use that was made of the cache, if it was asked for."""
+    spent: Spent | None = None
+    """What searches used and brought, if there was a budget for them."""
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
@@ -272,7 +277,8 @@ def built(
     begin = perf_counter()
     given, whole, plan = ready.given, ready.whole, ready.plan
     settings, pack = settings or Settings(), PackPlan()
-    site = _Site(plugins, target, directory / LIBRARY, settings, observer, use, records)
+    counting, spent = Counting(observer), None
+    site = _Site(plugins, target, directory / LIBRARY, settings, counting, use, records)
 
     @lru_cache(maxsize=2)  # two plans are compared; each copy may hold weights in another layout
     def lay(groups: Groups) -> _Laid:
@@ -292,13 +298,17 @@ def built(
                 beyond = max_memory is not None and other.peak.total + inside > max_memory
                 return "a call would need more bytes than it may" if beyond else ""
 
-            trials = Trials(lay, site.kernels, budget.part(PART), refuses)
+            trials = Trials(lay, site.kernels, budget.part(PART), refuses, site.in_turns)
             trials.learn(result.results)
+            before_s = trials.of_a_call(laid)
             if ready.lay is not None:
                 plan, tried = regrouped(ready.lay.single, plan, accepted_by(plugins, target), trials)
             laid = lay(plan.groups)
             left = budget.less(trials.evaluations, trials.seconds)
             result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
+            trials.learn(result.results)
+            used = trials.evaluations + counting.evaluations
+            spent = Spent(budget, used, before_s, trials.of_a_call(laid))
         refuse_failed(result)
     graph, peak, folds = laid.graph, laid.peak, (*ready.folds, *laid.folds)
     finished = perf_counter()
@@ -331,7 +341,7 @@ def built(
         "checks": perf_counter() - written,
     }
     return ModelResult(
-        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use
+        directory, model.manifest, result, plan_memory(graph), checks, peak, seconds, tried, use, spent
     )
 
 
@@ -388,6 +398,28 @@ class _Site:
             self.observer,
             cached(packing_builder(*laid.fixed), self.use),
         )
+
+    def in_turns(
+        self,
+        before: tuple[_Laid, Counter[str]],
+        after: tuple[_Laid, Counter[str]],
+        records: Mapping[str, KernelRecord | None],
+    ) -> tuple[float, float] | None:
+        """Times of both sides as :class:`~perfdojo_sdk.models.regrouping.Turns` says, kept for a build that
+        goes on."""
+        folder = self.directory / TUNED
+        key = key_of(before[1], after[1], records, self.settings.threads)
+        known = kept(folder).get(key)
+        if known is None:
+            known = in_turns(self._side(*before), self._side(*after), records)
+            if known is not None:
+                keep(folder, key, known)
+        return known
+
+    def _side(self, laid: _Laid, calls: Counter[str]) -> Side:
+        builder = packing_builder(*laid.fixed)(self.plugins, self.target, self.settings)
+        kernels = [kernel for kernel in kernels_of(laid.graph) if kernel.program.text in calls]
+        return Side(builder.context, kernels, calls)
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:

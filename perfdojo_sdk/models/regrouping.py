@@ -28,12 +28,15 @@ from perfdojo_sdk.models.fusion import (
     FusionPlan,
     Grouping,
 )
+from perfdojo_sdk.models.turns import ROUNDS, TURN_S
 from perfdojo_sdk.store.records import KernelRecord
 
+#: The provenance of times for which kernels can take turns.
+MEASURED = "measured"
 #: Least part of the model's time that is worth a candidate.
 LEAST_PART = 0.05
-#: A candidate has to need at most this part of the time. Times are from records, and those of different
-#: moments differ more than those of calls that take turns.
+#: A candidate has to need at most this part of the time. Where kernels cannot take turns, times are from
+#: records, and those of different moments differ more.
 FASTER = 0.9
 #: Part of a budget that may go to groupings; the rest is for searches of kernels.
 PART = 0.25
@@ -282,6 +285,12 @@ class Laid(Protocol):
         ...
 
 
+Turns: TypeAlias = Callable[
+    [tuple[L, Counter[str]], tuple[L, Counter[str]], Mapping[str, KernelRecord | None]],
+    tuple[float, float] | None,
+]
+
+
 @dataclass
 class Trials(Generic[L]):
     """The evaluation of plans by kernels that are built, from records where they are there."""
@@ -293,6 +302,9 @@ class Trials(Generic[L]):
     """The most that all may take."""
     refuses: Callable[[L], str]
     """Says why a graph may not be built; nothing if it may."""
+    turns: Turns[L] | None = None
+    """Times both sides in turns: so many calls of some kernels of each, by their records. Without it, or
+    where it gives nothing, the times of records count."""
     records: dict[str, KernelRecord | None] = field(default_factory=dict)
     """Text of a program -> the record of its kernel; None if it could not be built."""
     evaluations: int = 0
@@ -307,6 +319,10 @@ class Trials(Generic[L]):
         """Measured seconds of a call of a kernel; None without."""
         record = self.records.get(text)
         return record.call.median_s if record is not None and record.call is not None else None
+
+    def of_a_call(self, laid: L) -> float:
+        """Seconds of the kernels of a call of the model."""
+        return sum((self.time(text) or 0.0) * count for text, count in laid.calls.items())
 
     def times(self, groups: Groups) -> Mapping[str, float]:
         laid = self.lay(groups)
@@ -339,7 +355,12 @@ class Trials(Generic[L]):
         if len(origins) > 1:
             kinds = " and ".join(sorted(origins))
             return Outcome(before_s, why_not=f"its times are {kinds}, and not to be compared")
-        return Outcome(before_s, after_s, provenance=origins.pop())
+        origin = origins.pop()
+        if self.turns is not None and origin == MEASURED:
+            self.seconds += ROUNDS * TURN_S * (len(gone) + len(come))
+            # Times of records are of different moments, in which other work may have slowed down one side.
+            before_s, after_s = self.turns((old, gone), (laid, come), self.records) or (before_s, after_s)
+        return Outcome(before_s, after_s, provenance=origin)
 
     def _all(self, calls: Counter[str]) -> float | None:
         """Seconds of so many calls; None if a kernel has no time."""

@@ -91,7 +91,7 @@ class PerfDojoBackend(Backend):  # type: ignore[misc]
     @classmethod
     def prepare(cls, model: Any, device: str = CPU, **_: Any) -> PerfDojoRep:
         if not cls.supports_device(device):
-            what = f"the backend has no device {ascii(device)[1:-1][:60]}"
+            what = f"the backend has no device {ascii(str(device))[1:-1][:60]}"
             raise DojoError("PD-O001", what, hint=f"its devices are {CPU} and {INTERPRETER}")
         return PerfDojoRep(model, device.partition(":")[0])
 
@@ -122,8 +122,9 @@ class PerfDojoBackend(Backend):  # type: ignore[misc]
         return cls.run_model(model, given, device)
 
     @classmethod
-    def supports_device(cls, device: str) -> bool:
-        return device.partition(":")[0] in (INTERPRETER, CPU)
+    def supports_device(cls, device: Any) -> bool:
+        """True for a name of one of its devices, with or without a number; False for everything else."""
+        return isinstance(device, str) and device.partition(":")[0] in (INTERPRETER, CPU)
 
 
 is_compatible = PerfDojoBackend.is_compatible

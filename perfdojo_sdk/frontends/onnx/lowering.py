@@ -315,7 +315,7 @@ class _Lowering:
         return Items(tuple(self.array_input(each, element.tensor_type) for each in names))
 
     def array_input(self, name: str, tensor: Any) -> Value:
-        dtype = dtype_name(tensor.elem_type)
+        dtype = dtype_name(tensor.elem_type, f"input {shown(name)}")
         declared = sizes_of(tensor) if tensor.HasField("shape") else None
         if name in self.shapes:
             shape = tuple(self.shapes[name])
@@ -426,7 +426,9 @@ class _Lowering:
         operands = [value for value in found if not isinstance(value, Unknown)]
         if len(operands) < len(found):
             if self.depth or INNER in found:
-                raise Refused(Reason.OPERATOR, f"{node.op_type} needs an operand that is not supported")
+                raise Refused(
+                    Reason.OPERATOR, f"{shown(node.op_type)} needs an operand that is not supported"
+                )
             return [_REFUSED] * len(node.output)
         if controls and node.op_type == "If":
             return self.branch(given, operands, edges, opsets, attributes)

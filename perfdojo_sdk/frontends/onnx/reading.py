@@ -39,9 +39,15 @@ MAX_NAME = 1000
 MAX_EXTERNAL_BYTES = 1 << 40
 
 
-def shown(name: str) -> str:
-    """A name of a model, short and printable."""
+def shown(name: str | bytes) -> str:
+    """A name of a model, short and printable; one that is no text comes as its bytes."""
+    name = name.decode("latin-1") if isinstance(name, bytes) else name
     return ascii(name if len(name) <= 80 else f"{name[:80]}...")[1:-1] or "without a name"
+
+
+def named(node: Any) -> str:
+    """A node by its name, or by its first result."""
+    return f"node {shown(node.name or (node.output or [''])[0])} ({shown(node.op_type)})"
 
 
 def read_model(source: Path | str | bytes | Any) -> tuple[Any, Path | None]:
@@ -78,7 +84,7 @@ def checked(model: Any) -> Any:
         raise Malformed("the model says no version of the operator set", "opset_import is empty")
     for opset in model.opset_import:
         if not 0 < opset.version < 2**31:
-            raise Malformed(f"version {opset.version} of an operator set")
+            raise Malformed(f"version {opset.version} of the operator set {shown(opset.domain or 'ai.onnx')}")
         newest = onnx.defs.onnx_opset_version()
         if opset.domain in types.STANDARD and opset.version > newest:
             what = f"the model states version {opset.version} of the standard's operators"
@@ -88,32 +94,42 @@ def checked(model: Any) -> Any:
     bodies = [model.graph, *model.functions]
     for body in bodies:
         for graph, depth in subgraphs(body):
+            if nodes + len(graph.node) > MAX_NODES:
+                first = graph.node[MAX_NODES - nodes]
+                why = f"the first beyond them is {named(first)}, in {shown(graph.name)}"
+                raise Malformed(f"the model has more than {MAX_NODES} nodes", why)
             nodes += len(graph.node)
-            if nodes > MAX_NODES:
-                raise Malformed(f"the model has more than {MAX_NODES} nodes")
             if depth > MAX_DEPTH:
-                raise Malformed(f"subgraphs stand more than {MAX_DEPTH} deep")
+                raise Malformed(f"subgraphs stand more than {MAX_DEPTH} deep: {shown(graph.name)} does")
             _check_names(graph)
     for tensor in model.graph.initializer:
         check_size(tensor.dims, f"initializer {shown(tensor.name)}")
     if model.graph.sparse_initializer:
-        raise Refused(Reason.TYPE, "sparse initializers")
+        name = shown(model.graph.sparse_initializer[0].values.name)
+        raise Refused(Reason.TYPE, f"initializer {name} is sparse")
     _defined_in_order(model.graph)
     return model
 
 
 def _check_names(graph: Any) -> None:
     """Refuse names that are no text: protobuf hands such bytes on."""
-    names = [*graph.input, *graph.output, *getattr(graph, "initializer", ())]
-    texts = [getattr(each, "name", each) for each in names]
-    for node in graph.node:
-        texts += [node.name, node.op_type, node.domain, *node.input, *node.output]
-        texts += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
-    for text in texts:
-        if not isinstance(text, str):
-            raise Malformed(f"the name {ascii(text)[:80]} is no text", "its bytes are no UTF-8")
-        if len(text) > MAX_NAME:
-            raise Malformed(f"a name of {len(text)} characters", f"names have at most {MAX_NAME}")
+    for k, node in enumerate(graph.node):
+        names = [node.name, node.op_type, node.domain, *node.input, *node.output]
+        names += [text for a in node.attribute for text in (a.name, a.ref_attr_name)]
+        wrong = next(filter(None, map(_wrong, names)), "")
+        if wrong:
+            raise Malformed(f"{named(node)}, at place {k} of {shown(graph.name)}, has {wrong}")
+    for each in (*graph.input, *graph.output, *getattr(graph, "initializer", ())):
+        wrong = _wrong(getattr(each, "name", each))
+        if wrong:
+            raise Malformed(f"an input, output or initializer of {shown(graph.name)} has {wrong}")
+
+
+def _wrong(name: Any) -> str:
+    """What is wrong with a name; nothing if it is one."""
+    if not isinstance(name, str):
+        return f"the name {ascii(name)[:80]}, whose bytes are no UTF-8"
+    return f"a name of {len(name)} characters; at most {MAX_NAME} are allowed" if len(name) > MAX_NAME else ""
 
 
 def subgraphs(body: Any) -> Iterator[tuple[Any, int]]:
@@ -136,10 +152,10 @@ def _defined_in_order(graph: Any) -> None:
             if name not in known:
                 why = "it is the result of a later node: the nodes form a cycle, or are out of order"
                 why = why if name in later else "no node, input or initializer has this name"
-                raise Malformed(f"node {shown(node.name or node.op_type)} reads {shown(name)}", why)
+                raise Malformed(f"{named(node)} reads {shown(name)}", why)
         for name in node.output:
             if name and name in known:
-                what = f"node {shown(node.name or node.op_type)} defines {shown(name)} once more"
+                what = f"{named(node)} defines {shown(name)} once more"
                 raise Malformed(what, "a value is defined once")
             known.add(name)
     for value in graph.output:
@@ -154,12 +170,15 @@ def check_size(dims: Sequence[int], what: str) -> None:
         )
 
 
-def dtype_name(element: int) -> str:
-    """The language's dtype for an element type of the standard."""
+def dtype_name(element: int, holder: str = "") -> str:
+    """The language's dtype for an element type of the standard. ``holder``: the array of that type, for the
+    message."""
     try:
         name = onnx.TensorProto.DataType.Name(element)
     except ValueError:
-        raise Malformed(f"there is no element type {element}") from None
+        what = f"{holder} has the element type {element}" if holder else f"there is no element type {element}"
+        known = f"onnx {onnx.__version__} knows 1 to {max(onnx.TensorProto.DataType.values())}"
+        raise Malformed(what, known, "export the model again, or install a newer onnx") from None
     if name == "STRING":
         raise Refused(Reason.TYPE, "arrays of strings")
     dtype = types.DTYPES.get(name)
@@ -170,8 +189,8 @@ def dtype_name(element: int) -> str:
 
 def array_of(tensor: Any, folder: Path | None = None) -> Array:
     """The data of a tensor, whose declared size its bytes must have."""
-    dtype = dtype_name(tensor.data_type)
     name = f"tensor {shown(tensor.name)}"
+    dtype = dtype_name(tensor.data_type, name)
     check_size(tensor.dims, name)
     shape = tuple(tensor.dims)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:

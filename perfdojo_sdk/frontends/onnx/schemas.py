@@ -47,7 +47,9 @@ def body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mappi
         try:
             call.attribute.extend(helper.make_attribute(k, v) for k, v in given.items() if v is not None)
         except (ValueError, TypeError) as error:
-            raise Malformed(f"an attribute of {node.op_type} has no value of its type", str(error)) from None
+            raise Malformed(
+                f"an attribute of {shown(node.op_type)} has no value of its type", str(error)
+            ) from None
         version = max(versions, default=schema.since_version)
         try:
             text = schema.get_context_dependent_function_with_opset_version(
@@ -55,11 +57,11 @@ def body_of(node: Any, opset: int, operands: Sequence[Edge | None], given: Mappi
             )
         except (RuntimeError, ValueError, TypeError) as error:
             raise Refused(
-                Reason.OPERATOR, f"{node.op_type} has no body for these operands: {error}"
+                Reason.OPERATOR, f"{shown(node.op_type)} has no body for these operands: {error}"
             ) from None
         function.ParseFromString(text)
     if not function.node:
-        raise Refused(Reason.OPERATOR, f"{node.op_type} has no body for these operands")
+        raise Refused(Reason.OPERATOR, f"{shown(node.op_type)} has no body for these operands")
     return function
 
 

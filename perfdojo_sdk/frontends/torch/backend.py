@@ -2,7 +2,8 @@
 
 Importing this module sets ``torch._dynamo.config.allow_rnn``. Without it Dynamo gives recurrent layers to no
 backend at all, and they would run outside of any graph. It also lets Dynamo put off ``warnings.warn`` to the
-end of a graph, which else ends there: a layer that warns would run between two graphs.
+end of a graph, which else ends there: a layer that warns would run between two graphs. What Python runs
+between graphs is watched (``breaks.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 import torch._dynamo
 from torch import SymInt, Tensor
 
+from perfdojo_sdk.frontends.torch.breaks import watch
 from perfdojo_sdk.frontends.torch.compiling import (
     PLAIN,
     Choices,
@@ -59,7 +61,7 @@ class Compiled:
             if any(type(v) not in PLAIN and isinstance(v, Tensor) for v in inputs):
                 return self._module(*inputs)
             enough = len(self._by_sizes) >= MOST_SIZES
-            call = self._module if enough else self._compiled(inputs)
+            call = self._too_many_sizes() if enough else self._compiled(inputs)
             self._by_sizes[sizes] = call
         return call(*inputs)
 
@@ -87,6 +89,12 @@ class Compiled:
         if not numbers:
             return call
         return lambda *given: call(*[v for v in given if isinstance(v, Tensor)])
+
+    def _too_many_sizes(self) -> Callable[..., Any]:
+        reason = f"it was compiled for {MOST_SIZES} sets of sizes; further ones run in PyTorch"
+        if any(each.whole == reason for each in self.reports):
+            return self._module  # type: ignore[no-any-return]
+        return self._given_up(reason)
 
     def _given_up(self, reason: str) -> Callable[..., Any]:
         if not self._chosen.policy.peer_for(None):
@@ -120,3 +128,6 @@ def perfdojo(
 ) -> Callable[..., Any]:
     """Compile a graph of Dynamo's. ``options``: see :class:`Choices`; ``mode`` has no meaning here."""
     return Compiled(module, inputs, choices(options))
+
+
+watch(perfdojo)

@@ -11,6 +11,8 @@ import math
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from traceback import extract_tb
 from typing import Any
 
 import torch
@@ -22,6 +24,8 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
+
+import perfdojo_sdk
 
 aten = torch.ops.aten
 
@@ -94,9 +98,17 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
                 _allow_non_fake_inputs=True,
             )(*fakes)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
-            raise DependsOnData(f"{error.func}: the rest depends on its value") from None
+            place = _place_in_code(error)
+            raise DependsOnData(f"{error.func}{place}: the rest depends on its value") from None
     _write_numbers(made)
     return made
+
+
+def _place_in_code(error: Exception) -> str:
+    """The user's line that an error comes from, in words; nothing if it is of generated code."""
+    own = (str(Path(torch.__file__).parent), str(Path(perfdojo_sdk.__file__).parent), "<")
+    frames = [f for f in extract_tb(error.__traceback__) if not f.filename.startswith(own)]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
 @contextmanager

@@ -31,21 +31,24 @@ PLAIN = frozenset({Tensor, torch.nn.Parameter, torch.nn.Buffer})
 
 
 class Unsupported(DojoError):
-    """Parts of a graph have no kernel, and nothing else may run them; :attr:`elsewhere` lists them."""
+    """Parts of a model have no kernel, and nothing else may run them; :attr:`elsewhere` lists them."""
 
-    def __init__(self, elsewhere: Sequence[Elsewhere]) -> None:
+    def __init__(self, elsewhere: Sequence[Elsewhere], hint: str = "") -> None:
         self.elsewhere = tuple(elsewhere)
         why = "; ".join(each.text for each in self.elsewhere[:20])
         more = len(self.elsewhere) - 20
+        many = len(self.elsewhere) > 1
         super().__init__(
             "PD-O004",
-            f"{len(self.elsewhere)} parts of the graph have no kernel",
+            f"{len(self.elsewhere)} parts of the model have no kernel"
+            if many
+            else "a part of the model has no kernel",
             why=why + (f"; and {more} more" if more > 0 else ""),
-            hint='leave out {"fallback": None}, and PyTorch runs them',
+            hint=hint or 'leave out {"fallback": None}, and PyTorch runs them',
         )
 
     def __reduce__(self) -> tuple[object, ...]:
-        return (Unsupported, (self.elsewhere,))
+        return (Unsupported, (self.elsewhere, self.hint))
 
 
 @dataclass(frozen=True)

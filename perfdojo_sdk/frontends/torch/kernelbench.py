@@ -116,8 +116,9 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
                 calls.append(rival)
         eager_s, ours_s, *others = _timed([partial(call, *inputs) for call in calls])
     elsewhere = [e.text for g in made.graphs for e in g.elsewhere] + [g.whole for g in made.graphs if g.whole]
-    if not elsewhere and between:
-        elsewhere = [f"{', '.join(between)}: outside of the graphs that Dynamo found"]
+    if between and (made.breaks or not elsewhere):  # a break counts where PyTorch computes something
+        elsewhere.append(f"{', '.join(between)}: outside of the graphs that Dynamo found")
+        elsewhere += [each.text for each in made.breaks]
     status = "wrong" if error > 1 else "elsewhere" if elsewhere else "right"
     kernels = sum(len(g.kernels) for g in made.graphs)
     built = shop.built - before if shop else 0

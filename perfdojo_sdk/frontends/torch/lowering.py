@@ -47,7 +47,11 @@ class Elsewhere:
 
     @property
     def text(self) -> str:
-        return f"{self.node} ({self.operator}): {self.reason}"
+        return (
+            f"{self.node} ({self.operator}): {self.reason}"
+            if self.operator
+            else f"{self.node}: {self.reason}"
+        )
 
 
 @dataclass(frozen=True)

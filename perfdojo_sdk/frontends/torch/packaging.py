@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import DojoError, closest
-from perfdojo_sdk.frontends.torch.capture import Unchangeable, captured, without_changes
+from perfdojo_sdk.frontends.torch.capture import DependsOnData, Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
 from perfdojo_sdk.frontends.torch.programs import declared_inputs, source_of
@@ -119,6 +119,13 @@ def exported(
         places = [n for n in change.changed.graph.nodes if n.op == "placeholder"] if change.changed else []
         where = names[places.index(change.changed)] if change.changed in places else "the whole module"
         return Exported(None, (Elsewhere(where, "", str(change)),))
+    except DependsOnData as needed:
+        what = f"{source.title} decides by elements of tensors how it goes on"
+        hint = (
+            "write it with tensors of fixed sizes, such as torch.where(mask, y, 0) for what a mask chooses; "
+            'or torch.compile(net, backend="perfdojo"), where PyTorch runs such parts'
+        )
+        raise ModuleError("PD-O025", what, why=str(needed), hint=hint) from None
     except DojoError:
         raise
     except Exception as error:  # the user's code, or PyTorch's

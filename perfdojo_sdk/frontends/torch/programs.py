@@ -45,7 +45,8 @@ class DeclaredInput:
 
     dtype: str
     sizes: tuple[int | str, ...]
-    """A size that the program leaves open is the name of its symbol, or an expression of one."""
+    """A size that the program leaves open is the name of its ``Dim``, that of PyTorch's symbol if it has no
+    ``Dim``, or an expression of one."""
     most: tuple[int | None, ...]
     """The largest number that each size may be, if the program says one."""
 
@@ -79,10 +80,24 @@ def declared_inputs(program: ExportedProgram) -> dict[str, DeclaredInput]:
         if value.dtype not in DTYPES:
             what = f"the input {ascii(name)[1:-1][:60]} of the program is {value.dtype}"
             raise ModuleError("PD-O025", what, why="the language has no such dtype")
-        sizes = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
+        sizes = tuple(size if isinstance(size, int) else _named(size) for size in value.shape)
         most = tuple(_most(program, size) for size in value.shape)
         found[name] = DeclaredInput(DTYPES[value.dtype], sizes, most)
     return found
+
+
+def _named(size: Any) -> str:
+    """An open size by the names of the ``Dim`` that it was exported with; by PyTorch's own where there is
+    none, as in a program that was loaded."""
+    expression, shapes = size.node.expr, size.node.shape_env
+    dims = getattr(shapes, "source_name_to_debug_name", {})
+    names = {}
+    for symbol in expression.free_symbols:
+        for source in getattr(shapes, "var_to_sources", {}).get(symbol, ()):
+            place = source.name() if callable(source.name) else source.name
+            if dims.get(place, "").isidentifier():
+                names[symbol] = dims[place]
+    return str(expression.xreplace({symbol: type(symbol)(name) for symbol, name in names.items()}))
 
 
 def _most(program: ExportedProgram, size: Any) -> int | None:

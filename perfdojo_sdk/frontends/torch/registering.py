@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from perfdojo_sdk.library.manifest import ArrayEntry, KernelEntry
 
 #: The namespace of registered operators: ``torch.ops.perfdojo``.
 NAMESPACE = "perfdojo"
+#: Names that PyTorch takes for operators, and that are attributes of Python.
+_NAME = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,199}")
 #: PyTorch's dtypes of tensors that kernels take.
 _OURS = {**DTYPES, torch.uint16: "u16", torch.uint32: "u32", torch.uint64: "u64"}
 _TORCH = {ours: theirs for theirs, ours in _OURS.items()}
@@ -30,10 +33,21 @@ def operator(kernel: Operator, name: str = "") -> Any:
     that changes arguments refuses tensors that want some.
 
     ``name``: by default the operator's own. A name that is registered again stands for the later kernel.
-    :class:`ArgumentTypeError` (PD-L011) for several kernels with other inputs or outputs, and for arrays of
-    dtypes such as f8e4m3fn.
+    :class:`ArgumentTypeError` (PD-L011) for a name that PyTorch's operators cannot have, for several kernels
+    with other inputs or outputs, and for arrays of dtypes such as f8e4m3fn.
     """
-    name = name or kernel.name
+    if not isinstance(kernel, Operator):
+        what = f"{type(kernel).__name__} is no operator of a library"
+        raise ArgumentTypeError(
+            "PD-L011", what, hint="library = perfdojo_sdk.load(FOLDER); library.NAME is one"
+        )
+    name = kernel.name if name == "" else name
+    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+        what = f"{ascii(name)[:60]} cannot be the name of an operator of PyTorch"
+        why = f"it is an attribute of torch.ops.{NAMESPACE}: letters, digits and _, no digit and no __ first"
+        example = re.sub(r"[^A-Za-z0-9]+", "_", str(name)).strip("_")[:60]
+        example = example if _NAME.fullmatch(example) else kernel.kernels[0].name
+        raise ArgumentTypeError("PD-L011", what, why=why, hint=f"operator(kernel, name={example!r})")
     entry, *others = kernel.kernels
     if any(_names(other) != _names(entry) for other in others):
         what = f"kernels of {kernel.name} differ in the names of their inputs or outputs"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from types import CodeType
 from typing import Any
 
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
@@ -12,7 +10,9 @@ from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.frontends.torch.backend import Compiled
+from perfdojo_sdk.frontends.torch.breaks import Left, innermost, left_of
 from perfdojo_sdk.frontends.torch.compiling import GraphReport
+from perfdojo_sdk.frontends.torch.lowering import Elsewhere
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,13 @@ class Report:
     """All graphs of a compiled model, in the order in which they were compiled."""
 
     graphs: tuple[GraphReport, ...]
+    breaks: tuple[Elsewhere, ...] = ()
+    """Places at which Python runs a part of the model, between graphs or instead of one."""
 
     @property
     def complete(self) -> bool:
         """True if every call runs in a kernel of ours."""
-        return not any(graph.whole or graph.elsewhere for graph in self.graphs)
+        return not self.breaks and not any(graph.whole or graph.elsewhere for graph in self.graphs)
 
     @property
     def text(self) -> str:
@@ -43,6 +45,7 @@ class Report:
                 lines.append(f"  {kernel.name}: {calls} for {', '.join(kernel.origins)}{time}")
                 lines += [f"    {leg}: {result}" for leg, result in kernel.legs.items()]
             lines += [f"  elsewhere: {each.text}" for each in graph.elsewhere]
+        lines += [f"ran elsewhere: {each.text}" for each in self.breaks]
         return "\n".join(lines)
 
 
@@ -54,52 +57,54 @@ def report(compiled: Any) -> Report:
 
     :class:`DojoError` if it has not been called yet, or is compiled by another backend.
     """
-    return Report(tuple(graph for each in _found(compiled, "ask for the report") for graph in each.reports))
+    if isinstance(compiled, Compiled):
+        return Report(tuple(compiled.reports))
+    graphs = tuple(graph for each in _graphs(compiled) for graph in each.reports)
+    breaks = tuple(_left(compiled).breaks)
+    if not graphs and not breaks:
+        raise _nothing("ask for the report")
+    return Report(graphs, breaks)
 
 
 def repack(compiled: Any) -> None:
     """Pack the parameters of ``compiled`` again at its next call, after a change that PyTorch does not count,
     such as ``p.data.mul_(2)``. Errors: as of :func:`report`."""
-    for each in _found(compiled, "pack again"):
+    found = [compiled] if isinstance(compiled, Compiled) else _graphs(compiled)
+    if not found:
+        raise _nothing("pack again")
+    for each in found:
         each.repack()
 
 
-def _found(compiled: Any, then: str) -> Sequence[Compiled]:
-    if isinstance(compiled, Compiled):
-        return [compiled]
-    found: Sequence[Compiled] = list(dict.fromkeys(_graphs(compiled)))
-    if not found:
-        what = "nothing was compiled by the backend perfdojo yet"
-        hint = f'after compiled = torch.compile(net, backend="perfdojo"), call compiled(x) once, then {then}'
-        raise DojoError("PD-O022", what, hint=hint)
-    return found
+def _nothing(then: str) -> DojoError:
+    what = "nothing was compiled by the backend perfdojo yet"
+    hint = f'after compiled = torch.compile(net, backend="perfdojo"), call compiled(x) once, then {then}'
+    return DojoError("PD-O022", what, hint=hint)
 
 
-def _graphs(compiled: Any) -> Iterator[Compiled]:
-    """The graphs of a function's code, and of the functions in which it goes on behind a graph break."""
-    backend = _backend(compiled)
+def _left(compiled: Any) -> Left:
+    """The frames and breaks of what ``torch.compile`` returned, those of its own backend and options."""
     # Dynamo wraps the forward of PyTorch's own modules, such as Sequential, in a function of its own.
     forward = getattr(compiled, "forward", None) if hasattr(compiled, "dynamo_ctx") else None
-    wrapped = [getattr(each, "_torchdynamo_orig_callable", None) for each in (forward, compiled)]
-    todo, seen = wrapped, set[CodeType]()
-    while todo:
-        function = todo.pop()
-        function = getattr(function, "__func__", function)
-        code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-        if code is None or code in seen:
-            continue
-        seen.add(code)
-        for entry in reversed(_debug_get_cache_entry_list(code)):
+    wrapped = [getattr(each, "_torchdynamo_orig_callable", None) for each in (compiled, forward)]
+    functions = [getattr(each, "__func__", each) for each in wrapped]
+    codes = [code for each in functions if (code := getattr(each, "__code__", None))]
+    return left_of(list(dict.fromkeys(codes)), _backend(compiled))
+
+
+def _graphs(compiled: Any) -> list[Compiled]:
+    """The graphs of a function's frames: its own, those behind graph breaks, and those that Python calls."""
+    backend, found = _backend(compiled), dict[Compiled, None]()
+    for frame in _left(compiled).frames:
+        for entry in reversed(_debug_get_cache_entry_list(frame.code)):
             if backend is not None and entry.backend != backend:
                 continue  # of another backend, or of other options
             for name in entry.code.co_names:
-                value = names.get(name)
-                if name.startswith("__compiled_fn"):
-                    value = getattr(value, "_torchdynamo_orig_callable", value)
-                    if isinstance(value, Compiled):
-                        yield value
-                elif name.startswith("__resume"):
-                    todo.append(value)
+                value = frame.names.get(name) if name.startswith("__compiled_fn") else None
+                value = getattr(value, "_torchdynamo_orig_callable", value)
+                if isinstance(value, Compiled):
+                    found[value] = None
+    return list(found)
 
 
 def _backend(compiled: Any) -> Any:
@@ -107,10 +112,7 @@ def _backend(compiled: Any) -> Any:
     with one backend and equal options share what is compiled of one code."""
     cells = [cell.cell_contents for cell in getattr(compiled, "__closure__", None) or ()]
     contexts = [c for c in (getattr(compiled, "dynamo_ctx", None), *cells) if hasattr(c, "callback")]
-    found: Any = contexts[0].callback if contexts else None
-    while hasattr(found, "_torchdynamo_orig_backend"):
-        found = found._torchdynamo_orig_backend
-    return found
+    return innermost(contexts[0].callback) if contexts else None
 
 
 def _microseconds(seconds: float) -> str:

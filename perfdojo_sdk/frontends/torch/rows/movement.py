@@ -10,11 +10,11 @@ import numpy as np
 
 from perfdojo_sdk.frontends.torch.call import Call, Result, Row
 from perfdojo_sdk.graph.arrays import numpy_dtype
-from perfdojo_sdk.graph.graph import Value
+from perfdojo_sdk.graph.graph import Shape, Value
 from perfdojo_sdk.graph.operators import gathers as g
 from perfdojo_sdk.graph.operators import movement as m
 from perfdojo_sdk.graph.operators.creation import fill
-from perfdojo_sdk.graph.operators.elementwise import cast
+from perfdojo_sdk.graph.operators.elementwise import cast, where
 from perfdojo_sdk.graph.refusals import Reason, Refused
 from perfdojo_sdk.graph.shapes import axis_of, broadcast
 from perfdojo_sdk.graph.writer import Writer, levels
@@ -329,8 +329,7 @@ def _indexed(c: Call) -> Value:
     if places != list(range(len(places))):
         raise Refused(Reason.CHOICE, f"indices for the dimensions {places}")
     shape = broadcast(*[v.shape for v in values])
-    columns = [c.b.view(m.expand(c.b, cast(c.b, v, "i64"), shape), (*shape, 1)) for v in values]
-    return g.gather_nd(c.b, x, m.concat(c.b, columns, len(shape)), 0)
+    return g.gather_nd(c.b, x, _tuples(c, values, shape), 0)
 
 
 def _scatter(reduction: str) -> Row:
@@ -356,13 +355,53 @@ def _scatter(reduction: str) -> Row:
 
 
 def _index_add(c: Call) -> Value:
-    x, source = c["self"], c["source"]
-    axis, index = axis_of(c.whole("dim"), x.rank), _index(c, c["index"])
     if c.real("alpha", 1.0) != 1.0:
         raise Refused(Reason.CHOICE, "index_add with alpha")
-    shape = tuple(source.shape[k] if k == axis else 1 for k in range(x.rank))
-    spread = m.expand(c.b, c.b.view(index, shape), source.shape)
-    return g.scatter_elements(c.b, x, spread, source, axis, "add", negative=False)
+    return _along(c, c.whole("dim"), _index(c, c["index"]), c["source"], "add", negative=False)
+
+
+def _index_copy(c: Call) -> Value:
+    return _along(c, c.whole("dim"), _index(c, c["index"]), c["source"], "none", negative=False)
+
+
+def _along(c: Call, dim: int, index: Value, updates: Value, by: str, negative: bool) -> Value:
+    """The tensor with slices along a dimension replaced by updates, or combined with them; the index says
+    where each goes."""
+    x = c["self"]
+    axis = axis_of(dim, x.rank)
+    shape = (*x.shape[:axis], index.elements, *x.shape[axis + 1 :])
+    spread = m.expand(c.b, c.b.view(index, tuple(n if k == axis else 1 for k, n in enumerate(shape))), shape)
+    return g.scatter_elements(c.b, x, spread, c.b.view(updates, shape), axis, by, negative)
+
+
+def _index_put(c: Call) -> Value:
+    """x[i] = v, x[:, i] = v, x[i, j] = v, and x[mask] = number: as of :func:`_indexed`."""
+    x, values, given = c["self"], c["values"], c.arguments.get("indices")
+    assert isinstance(given, list | tuple)
+    places = [k for k, each in enumerate(given) if each is not None]
+    tensors = [each for each in given if isinstance(each, Value)]
+    if not places or len(tensors) != len(places):
+        raise Refused(Reason.CHOICE, "an index without tensors")
+    by, axis = "add" if c.flag("accumulate") else "none", places[0]
+    if len(tensors) == 1 and tensors[0].dtype == "bool" and values.elements == 1 and by == "none":
+        behind = x.rank - axis - tensors[0].rank
+        mask = c.b.view(tensors[0], (1,) * axis + tensors[0].shape + (1,) * behind)
+        return where(c.b, mask, c.b.view(values, (1,) * x.rank), x)
+    chosen = [_index(c, each) for each in tensors]
+    shape = broadcast(*[v.shape for v in chosen])
+    if len(chosen) == 1:
+        updates = m.expand(c.b, values, (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
+        return _along(c, axis, chosen[0], updates, by, negative=True)
+    if places != list(range(len(places))):
+        raise Refused(Reason.CHOICE, f"indices for the dimensions {places}")
+    updates = m.expand(c.b, values, (*shape, *x.shape[len(places) :]))
+    return g.scatter_nd(c.b, x, _tuples(c, chosen, shape), updates, by)
+
+
+def _tuples(c: Call, indices: Sequence[Value], shape: Shape) -> Value:
+    """Indices of several dimensions as one array, whose last dimension has a number for each."""
+    columns = [c.b.view(m.expand(c.b, cast(c.b, v, "i64"), shape), (*shape, 1)) for v in indices]
+    return m.concat(c.b, columns, len(shape))
 
 
 def _one_hot(c: Call) -> Value:
@@ -489,6 +528,8 @@ ROWS: Mapping[str, Row] = {
     "scatter_add": _of_lists(_scatter("add")),
     "scatter_reduce": _of_lists(_scatter("none")),
     "index_add": _of_lists(_index_add),
+    "index_copy": _of_lists(_index_copy),
+    "index_put": _of_lists(_index_put),
     "one_hot": _one_hot,
     **{name: _number(0, 0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{name: _number(1, 1) for name in ("ones", "ones_like", "new_ones")},
