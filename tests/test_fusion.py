@@ -306,6 +306,37 @@ def test_a_border_of_mostly_nothing_is_not_copied() -> None:
     assert np.count_nonzero(run_graph(graph, {"x": np.ones((1, 1, 3, 3), np.float32)})[0]) == 1
 
 
+def test_windows_of_pools_go_over_a_copy_with_a_border() -> None:
+    """Also where they reach beyond the padding; rows keep their conditions."""
+    b = Builder()
+    x = b.input("x", (2, 3, 5, 6), "f32")
+    axes = windows.axes((5, 6), [3, 3], [2, 3], [], [1] * 4, "", True)
+    largest = pooling.max_pool(b, x, axes, False, False)[0]
+    means = [pooling.average_pool(b, x, axes, padding) for padding in (False, True)]
+    graph = b.graph({"largest": largest, "mean": means[0], "padded": means[1]})
+    assert not any(leaf.statement.guard for n in graph.nodes for t in n.program.body for leaf in t.leaves)
+    image = np.random.default_rng(4).standard_normal((2, 3, 5, 6)).astype(np.float32) - 3
+    found = run_graph(graph, {"x": image})
+    ends = [((0, 0), (0, 0), (1, 1), (1, 2))]
+    whole = np.pad(image, *ends, constant_values=np.nan)
+    inside = np.pad(np.ones_like(image), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    inside = np.pad(
+        inside + (inside == 0), ((0, 0), (0, 0), (0, 0), (0, 1))
+    )  # padding counts, what is behind not
+    for i, j in np.ndindex(largest.shape[2:]):
+        part = (..., slice(2 * i, 2 * i + 3), slice(3 * j, 3 * j + 3))
+        total = np.nansum(whole[part], (2, 3))
+        wanted = [np.nanmax(whole[part], (2, 3)), np.nanmean(whole[part], (2, 3))]
+        wanted.append(total / inside[part].sum((2, 3)))
+        for got, exact in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(got[..., i, j], exact, rtol=1e-6)
+
+    row = b.input("row", (1, 2, 9), "f32")
+    y = pooling.max_pool(b, row, windows.axes((9,), [3], [2], [], [1, 1], ""), False, False)[0]
+    (node,) = b.graph({"y": y}).nodes
+    assert node.program.body[0].leaves[-1].statement.guard
+
+
 def test_what_is_no_border() -> None:
     b = Builder()
     x, number = b.input("x", (3, 4), "f32"), b.input("number", (), "f32")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mpmath as mp
@@ -188,6 +189,27 @@ FITS = {
 }  # fmt: skip
 
 
+# -- erf in eight pieces ---------------------------------------------------------------------------
+
+#: The distance between the middles of the pieces: one for which their values are nearly floats.
+ERF_STEP = float(np.float32(0.52683723))
+
+
+def erf_pieces() -> list[tuple[list[float], float]]:
+    """For each middle c the polynomial of t, erf(c + t), with its largest error; of the first one less t."""
+    half = ERF_STEP / 2 + 1e-6
+    first, error = fitted(Fit(lambda t: _erf_ratio(t) - 1, _erf_ratio, 0.0, half, 6))
+    found = [([0.0, *first], error)]
+    for middle in (k * ERF_STEP for k in range(1, 8)):
+        value = partial(_erf_beyond, middle)
+        found.append(fitted(Fit(value, value, -half, half, 7)))
+    return found
+
+
+def _erf_beyond(middle: float, t: float) -> float:
+    return math.erf(middle + t)
+
+
 # -- of vectors of doubles -------------------------------------------------------------------------
 
 
@@ -278,6 +300,9 @@ def main() -> None:
         found, error = interpolated(wide)
         print(f"{name}, of vectors of doubles: 2^{math.log2(error):.1f}")
         print("    " + ", ".join(f"{c:.17g}" for c in found))
+    for number, (found, error) in enumerate(erf_pieces()):
+        print(f"erf({number} c + t) = p(t): 2^{math.log2(error):.1f}")
+        print("    " + ", ".join(f"{c:.9g}f" for c in found))
     for name, fit in FITS.items():
         found, error = fitted(fit)
         print(f"{name}: 2^{math.log2(error):.1f}")

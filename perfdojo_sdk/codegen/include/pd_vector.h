@@ -22,7 +22,10 @@
  *
  * and then PD_EXP_QUICK_LIMIT with pd_exp_quick_f32v(v), exp of vectors within that limit; or PD_EXP_OWN and
  * pd_exp_f32v(v) for all vectors; and PD_ROUNDINGS_OWN with pd_floor_f32v, pd_ceil_f32v, pd_trunc_f32v and
- * pd_round_f32v (to the nearest, ties to even); and PD_ALTERNATE_OWN with pd_alternate_f32v(a, b, first).
+ * pd_round_f32v (to the nearest, ties to even); and PD_ALTERNATE_OWN with pd_alternate_f32v(a, b, first); and
+ * PD_ONE_OF_EIGHT_OWN with
+ *
+ *   pd_one_of_eight_f32v(v, c0, ..., c7)   of eight constants the one that the last three bits of each lane name
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -223,9 +226,48 @@ PD_INLINE pd_floatsv pd_choose_floatsv(pd_maskv where, pd_floatsv a, pd_floatsv 
 #define PD_OF_ONE(name) \
     PD_INLINE pd_f32v pd_##name##_f32v(pd_f32v x) { return (pd_f32v)pd_##name##_floatsv((pd_floatsv)x); }
 PD_OF_ONE(exp2) PD_OF_ONE(expm1) PD_OF_ONE(log) PD_OF_ONE(log2) PD_OF_ONE(log1p)
-PD_OF_ONE(tanh) PD_OF_ONE(erf) PD_OF_ONE(sigmoid) PD_OF_ONE(rsqrt) PD_OF_ONE(cbrt)
+PD_OF_ONE(tanh) PD_OF_ONE(sigmoid) PD_OF_ONE(rsqrt) PD_OF_ONE(cbrt)
 PD_OF_ONE(asin) PD_OF_ONE(acos) PD_OF_ONE(atan)
 PD_OF_ONE(sinh) PD_OF_ONE(cosh) PD_OF_ONE(asinh) PD_OF_ONE(acosh) PD_OF_ONE(atanh)
+
+#ifdef PD_ONE_OF_EIGHT_OWN
+/* erf in pieces around 0, c, 2 c, ... 7 c, a polynomial of the distance t for each; above them it is 1.
+ * The first piece is t + t p(t), so that small results have all their digits. c is the step for which the values
+ * at the middles are nearest to floats. */
+PD_INLINE pd_f32v pd_erf_f32v(pd_f32v x)
+{
+    const pd_f32v a = pd_min_number_f32v(7.49f * 0.52683723f, pd_abs_f32v(x));
+    /* Adding 1.5 * 2^23 leaves no room for a fraction: the number of the piece is in the low bits. */
+    const pd_f32v shift = pd_splat_f32v(12582912.0f), shifted = a * pd_splat_f32v(1 / 0.52683723f) + shift;
+    const pd_f32v t = a - (shifted - shift) * pd_splat_f32v(0.52683723f);
+    const pd_f32v middle = pd_one_of_eight_f32v(
+        shifted, 0.0f, 0.543764770f, 0.863807499f, 0.974594533f,
+        0.997119784f, 0.999804914f, 0.999992192f, 0.999999821f);
+    pd_f32v p = pd_one_of_eight_f32v(
+        shifted, -0.0199741237f, -0.0478374101f, 0.00894327182f, 0.01616803f,
+        -0.00133728411f, -0.00194720493f, -0.000410649809f, -0.000455279485f);
+    p = p * t + pd_one_of_eight_f32v(
+        shifted, 0.118452012f, 0.000229309488f, -0.065287292f, -0.00691942405f,
+        0.0124370446f, 0.00415207539f, 0.000511284801f, 2.94197162e-05f);
+    p = p * t + pd_one_of_eight_f32v(
+        shifted, -0.000718210649f, 0.183503032f, 0.0509469062f, -0.0487949699f,
+        -0.027485922f, -0.00525318831f, -0.000460409967f, 2.38870125e-05f);
+    p = p * t + pd_one_of_eight_f32v(
+        shifted, -0.376086623f, -0.126805961f, 0.151196286f, 0.12364243f,
+        0.0349450745f, 0.00469409069f, 0.000326113281f, 1.21620697e-05f);
+    p = p * t + pd_one_of_eight_f32v(
+        shifted, -6.82938491e-07f, -0.450391322f, -0.391737968f, -0.146682173f,
+        -0.0280233137f, -0.00288019492f, -0.000163273973f, -6.33295667e-06f);
+    p = p * t + pd_one_of_eight_f32v(
+        shifted, 0.128379166f, 0.854896426f, 0.371782422f, 0.0928066596f,
+        0.0132980142f, 0.00109373766f, 5.16373329e-05f, 1.39945473e-06f);
+    const pd_maskv first = (pd_maskv)shifted == (pd_maskv)shift;
+    const pd_f32v rest = (pd_f32v)((first & (pd_maskv)t) | (pd_maskv)middle);
+    return (pd_f32v)((pd_maskv)(p * t + rest) | ((pd_maskv)x & INT32_MIN));
+}
+#else
+PD_OF_ONE(erf)
+#endif
 
 #ifndef PD_ROUNDINGS_OWN
 PD_OF_ONE(round) PD_OF_ONE(trunc) PD_OF_ONE(floor) PD_OF_ONE(ceil)

@@ -72,8 +72,10 @@ def find_dots(program: Program, root: Scope, target: Target) -> Dots | None:
 def play_dots(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
     """One game for a program with such sums; none where there are none, or a move is not legal."""
     play, decisions = Play(root, rules, rules.most), []
-    for node in root.body:
-        found = find_dots(root, node, target) if isinstance(node, Scope) else None
+    _join_units(play)
+    start = play.program
+    for node in start.body:
+        found = find_dots(start, node, target) if isinstance(node, Scope) else None
         try:
             if found is not None:
                 _in_step(play, found)
@@ -98,6 +100,19 @@ def play_dots(root: Program, rules: Rules, target: Target) -> tuple[list[Play], 
     for place in [node.id for node in play.program.body if isinstance(node, Scope)]:
         share_out(play, place, least)
     return [play], decisions
+
+
+def _join_units(play: Play) -> None:
+    """Make one loop of a loop and the only one in it where one of them has a single iteration, such as the
+    column of a result, so that rows stand right around their sums."""
+    for place in [scope.id for scope in play.scopes()]:
+        while place in play.program.paths:
+            around = play.scope(place)
+            inner = around.body[0]
+            if len(around.body) > 1 or not isinstance(inner, Scope) or 1 not in (around.size, inner.size):
+                break
+            if play.may("collapse_scopes", place) is None:
+                break
 
 
 def _in_step(play: Play, found: Dots) -> None:

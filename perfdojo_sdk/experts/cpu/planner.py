@@ -156,7 +156,10 @@ class _Planner:
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
-        if all(self._way(self.root, *pair) == "rows" for pair in zip(self.root.body, found, strict=True)):
+        ways = [self._way(self.root, *pair) for pair in zip(self.root.body, found, strict=True)]
+        if all(way == "rows" for way in ways) and not any(
+            _is_padded(work) for f in found for work in f.works
+        ):
             self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
             self._describe("rows", found)
             self._describe_rows(self.root)
@@ -330,6 +333,11 @@ def way_of(facts: NestFacts, target: Target) -> str:
     if any(work.kind is Kind.TRANSPOSE for work in facts.works):
         return "nests"
     return "rows" if all(_walks_rows(work, target) for work in facts.works) else "nests"
+
+
+def _is_padded(work: Work) -> bool:
+    """True for a window with conditions, whose inside is planned apart from its border."""
+    return work.kind is Kind.WINDOW and bool(work.statement.guard)
 
 
 def _walks_rows(work: Work, target: Target) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
+import numpy as np
+
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import windows
 from perfdojo_sdk.graph.operators.reductions import start
 from perfdojo_sdk.graph.operators.windows import Axis
 from perfdojo_sdk.graph.refusals import Malformed
-from perfdojo_sdk.graph.shapes import flat_index
-from perfdojo_sdk.graph.writer import Writer, computed_in, is_float, levels, need, number
+from perfdojo_sdk.graph.shapes import affine, flat_index
+from perfdojo_sdk.graph.writer import Place, Writer, computed_in, is_float, levels, need, number
 
 
 class _Windows:
@@ -29,7 +31,25 @@ class _Windows:
         self.names = levels(rank + 2)
         self.pairs = list(zip(axes, self.names[2:], levels(rank, rank + 2), strict=True))
         self.read = ["{0}", "{1}", *(axis.place(p, t) for axis, p, t in self.pairs)]
-        self.guard = windows.condition([c for axis, p, t in self.pairs for c in axis.inside(p, t)])
+        conditions = [c for axis, p, t in self.pairs for c in axis.inside(p, t)]
+        self.guard = windows.condition(conditions)
+        self.borders = [(axis.begin, max(axis.reach - axis.size, 0)) for axis in axes]
+        self.sizes = [p + axis.size + q for axis, (p, q) in zip(axes, self.borders, strict=True)]
+        taps = prod([*self.shape[2:], *self.inner])
+        self.copies = rank > 1 and bool(conditions) and prod(self.sizes) <= taps
+        """True if windows go over a copy of the image with a border, and need no conditions. A row is no
+        image that stays in a near cache, so one dimension keeps its conditions."""
+
+    def taps(self, k: Writer, image: Place, outside: str) -> tuple[str, str]:
+        """The element under a tap, and the condition for it; ``outside`` stands around a copy."""
+        if not self.copies:
+            return image.load(self.read), self.guard
+        copy = k.local((*image.shape[:2], *self.sizes), computed_in(image.dtype))
+        k.nest(copy.shape, f"{copy(self.names)} = {outside}")
+        inner = [affine((name, 1), p) for name, (p, _) in zip(self.names[2:], self.borders, strict=True)]
+        k.nest(image.shape, f"{copy(['{0}', '{1}', *inner])} = {image.load(self.names)}")
+        moved = [affine((p, axis.stride), (t, axis.dilation)) for axis, p, t in self.pairs]
+        return copy(["{0}", "{1}", *moved]), ""
 
 
 def max_pool(b: Builder, x: Value, axes: Sequence[Axis], indices: bool, columns: bool) -> list[Value]:
@@ -40,7 +60,8 @@ def max_pool(b: Builder, x: Value, axes: Sequence[Axis], indices: bool, columns:
     a, y = k.read(x), k.write(w.shape, x.dtype)
     low = start("max=", computed_in(x.dtype))
     top = y if computed_in(x.dtype) == x.dtype else k.local(w.shape, computed_in(x.dtype))
-    k.nest(w.shape, f"{top(w.names)} = {low}", (w.inner, f"{top(w.names)} max= {a.load(w.read)}{w.guard}"))
+    element, guard = w.taps(k, a, low)
+    k.nest(w.shape, f"{top(w.names)} = {low}", (w.inner, f"{top(w.names)} max= {element}{guard}"))
     if top is not y:
         k.nest(w.shape, f"{y(w.names)} = {y.store(top(w.names))}")
     if not indices:
@@ -82,27 +103,27 @@ def average_pool(b: Builder, x: Value, axes: Sequence[Axis], with_padding: bool)
     k = Writer(b, "average_pool")
     a, kind = k.read(x), computed_in(x.dtype)
     total = k.local(w.shape, kind)
-    k.nest(w.shape, f"{total(w.names)} = 0", (w.inner, f"{total(w.names)} += {a.load(w.read)}{w.guard}"))
-    rank = len(axes)
-    positions, taps = levels(rank), levels(rank, rank)
-    guards = []
-    for axis, p, t in zip(axes, positions, taps, strict=True):
-        if with_padding:  # beyond the padding, where a last window may reach by rounding up, nothing counts
-            guards += replace(axis, begin=0).inside(p, t, axis.size + axis.begin + axis.end)
-        else:
-            guards += axis.inside(p, t)
+    element, guard = w.taps(k, a, "0")
+    k.nest(w.shape, f"{total(w.names)} = 0", (w.inner, f"{total(w.names)} += {element}{guard}"))
+    counts = [_counts(axis, with_padding) for axis in axes]
+    arrays = [
+        k.read(b.constant(np.array(found, numpy_dtype(kind))))([position])
+        for found, position in zip(counts, w.names[2:], strict=True)
+        if len(set(found)) > 1
+    ]
+    same = prod(found[0] for found in counts if len(set(found)) == 1)
+    divisor = f"({' * '.join(arrays + ([str(same)] if same != 1 else []))})" if arrays else str(same)
     y = k.write(w.shape, x.dtype)
-    divisor = str(prod(w.inner))
-    if guards:
-        counts = k.local(w.shape[2:], kind)
-        k.nest(
-            w.shape[2:],
-            f"{counts(positions)} = 0",
-            (w.inner, f"{counts(positions)} += 1{windows.condition(guards)}"),
-        )
-        divisor = counts(w.names[2:])
     k.nest(w.shape, f"{y(w.names)} = {y.store(f'{total(w.names)} / {divisor}')}")
     return k.done()[0]
+
+
+def _counts(axis: Axis, with_padding: bool) -> list[int]:
+    """How many taps count at each position. Beyond the padding, where a last window may reach by rounding
+    up, none does."""
+    low, high = (-axis.begin, axis.size + axis.end) if with_padding else (0, axis.size)
+    starts = [p * axis.stride - axis.begin for p in range(axis.output)]
+    return [sum(low <= s + t * axis.dilation < high for t in range(axis.kernel)) for s in starts]
 
 
 def lp_pool(b: Builder, x: Value, axes: Sequence[Axis], p: int) -> Value:
@@ -110,8 +131,8 @@ def lp_pool(b: Builder, x: Value, axes: Sequence[Axis], p: int) -> Value:
     w = _Windows(x, axes)
     k = Writer(b, "lp_pool")
     a, total = k.read(x), k.local(w.shape, computed_in(x.dtype))
-    term = power(a.load(w.read), p)
-    k.nest(w.shape, f"{total(w.names)} = 0", (w.inner, f"{total(w.names)} += {term}{w.guard}"))
+    element, guard = w.taps(k, a, "0")
+    k.nest(w.shape, f"{total(w.names)} = 0", (w.inner, f"{total(w.names)} += {power(element, p)}{guard}"))
     y = k.write(w.shape, x.dtype)
     k.nest(w.shape, f"{y(w.names)} = {y.store(root(total(w.names), p))}")
     return k.done()[0]

@@ -53,6 +53,18 @@ def test_rows_of_a_large_matrix_go_in_step(build_all: BuildAll, target: str) -> 
         np.testing.assert_allclose(kernel(*inputs)[0], np.maximum(x @ w.T + b, 0), rtol=0, atol=1e-3)
 
 
+def test_the_rows_of_a_product_with_a_column_go_in_step() -> None:
+    """The loop over its only column is no loop between the rows and their sums."""
+    text = (
+        "kernel product(x, c) -> y\nx f32 [1029,1504] heap\nc f32 [1504,1] heap\ny f32 [1029,1] heap\n\n"
+        "1029 1\n| y[{0},{1}] = 0\n| 1504 y[{0},{1}] += x[{0},{2}] * c[{2},{1}]\n"
+    )
+    assert "rows in step" in _rules(text, "x86_avx2")
+    game = play(text, "x86_avx2")
+    report = verify_dependence_trace(game.traces[0], game.rules)
+    assert report, report.problem
+
+
 def test_doubles_go_in_step_too() -> None:
     assert "rows in step" in _rules(linear(801, 1024, "f64"), "x86_avx2")
 

@@ -151,6 +151,13 @@ PD_INLINE pd_f32v pd_exp_quick_f32v(pd_f32v x)
     return scale * ((r * r) * (r * pd_splat_f32v(1.66535839e-1f) + pd_splat_f32v(5.00059307e-1f)) + r) + scale;
 }
 
+#define PD_ONE_OF_EIGHT_OWN
+PD_INLINE pd_f32v pd_one_of_eight_f32v(pd_f32v v, float c0, float c1, float c2, float c3, float c4, float c5, float c6,
+                                       float c7)
+{
+    return _mm256_permutevar8x32_ps(_mm256_setr_ps(c0, c1, c2, c3, c4, c5, c6, c7), _mm256_castps_si256(v));
+}
+
 #define PD_ROUNDINGS_OWN
 PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return _mm256_floor_ps(v); }
 PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm256_ceil_ps(v); }

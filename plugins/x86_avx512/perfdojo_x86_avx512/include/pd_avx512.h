@@ -102,6 +102,14 @@ PD_INLINE int pd_within_f32v(float limit, pd_f32v v)
     return !_mm512_cmp_ps_mask(pd_abs_f32v(v), _mm512_set1_ps(limit), _CMP_NLE_UQ);
 }
 
+#define PD_ONE_OF_EIGHT_OWN
+PD_INLINE pd_f32v pd_one_of_eight_f32v(pd_f32v v, float c0, float c1, float c2, float c3, float c4, float c5, float c6,
+                                       float c7)
+{
+    const __m512 twice = _mm512_setr_ps(c0, c1, c2, c3, c4, c5, c6, c7, c0, c1, c2, c3, c4, c5, c6, c7);
+    return _mm512_permutexvar_ps(_mm512_castps_si512(v), twice);
+}
+
 #define PD_ROUNDINGS_OWN
 PD_INLINE pd_f32v pd_floor_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEG_INF); }
 PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_POS_INF); }
