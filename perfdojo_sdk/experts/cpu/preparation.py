@@ -292,10 +292,10 @@ def _best_loop(form: AffineExpr, sizes: tuple[int, ...]) -> tuple[float, int]:
 
 
 def _share(form: AffineExpr, sizes: tuple[int, ...], level: int) -> float:
-    return 1 - sum(d is None for d in _decided(form, sizes, level)) / sizes[level]
+    return 1 - sum(d is None for d in decided(form, sizes, level)) / sizes[level]
 
 
-def _decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool | None]:
+def decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool | None]:
     """For each iteration of a loop: the condition holds whatever the others are, fails so, or neither."""
     step = form.coefficients.get(level, 0)
     low, high = form.plus(AffineExpr.of({level: step}), -1).bounds(sizes)
@@ -309,8 +309,8 @@ def _split_form(play: Play, place: LocatedNode, form: AffineExpr, level: int) ->
     nowhere, behind its first iteration."""
     if play.program.statements + len(place.above[level].leaves) > MOST_STATEMENTS:
         return False
-    decided = _decided(form, place.sizes, level)
-    at = next((k for k in range(1, len(decided)) if decided[k] is not decided[k - 1]), 1)
+    known = decided(form, place.sizes, level)
+    at = next((k for k in range(1, len(known)) if known[k] is not known[k - 1]), 1)
     return play.may("split_range", place.above[level].id, at=at) is not None
 
 
