@@ -218,46 +218,38 @@ def _trimmed(play: Play, root: str) -> str:
     """The nest without iterations at the ends of each loop in which its condition fails; ``""`` if it always
     does."""
     for position in range(len(chain(play, root))):
-        root = _outermost(play, root, position)
         statement = play.scope(root).leaves[0].statement
         sizes = play.program.place_of[statement.id].sizes
-        fails = [decided(form, sizes, 0) for form in statement.guard]
-        does = [k for k in range(sizes[0]) if all(each[k] is not False for each in fails)]
+        known = [decided(form, sizes, position) for form in statement.guard]
+        does = [k for k in range(sizes[position]) if all(each[k] is not False for each in known)]
         if not does:
             play.must("drop_unreached", statement.id)
             return ""
-        root, others = _range(play, root, does[0], does[-1] + 1)
+        root, others = _range(play, root, position, does[0], does[-1] + 1)
         for other in others:
             play.must("drop_unreached", play.scope(other).leaves[0].statement.id)
         play.may("drop_condition", play.scope(root).leaves[0].statement.id)
-        root = _back_inside(play, root, position)
     return root
 
 
-def _range(play: Play, place: str, first: int, end: int) -> tuple[str, list[str]]:
-    """The part of a range from ``first`` up to ``end``, and the parts before and behind it."""
-    others = []
-    if end < play.scope(place).size:
+def _range(play: Play, root: str, position: int, first: int, end: int) -> tuple[str, list[str]]:
+    """The nest with the loop at a position from iteration ``first`` up to ``end``, and nests with the
+    iterations before and behind."""
+    loops, others = chain(play, root)[: position + 1], []
+    place = loops[-1]
+    size = play.scope(place).size
+    if (first, end) == (0, size):
+        return root, []
+    move_outward(play, loops)
+    if end < size:
         place, behind = play.split_range(place, end)
         others.append(behind)
     if first > 0:
         before, place = play.split_range(place, first)
         others.append(before)
-    return place, others
-
-
-def _outermost(play: Play, root: str, position: int) -> str:
-    """The nest with the loop at a position as its outermost."""
-    loops = chain(play, root)[: position + 1]
-    move_outward(play, loops)
-    return loops[-1]
-
-
-def _back_inside(play: Play, root: str, position: int) -> str:
-    """The inverse of :func:`_outermost`."""
-    loops = chain(play, root)
-    move_inward(play, root, position)
-    return loops[min(1, position)]
+    root = chain(play, place)[min(1, position)]
+    move_inward(play, place, position)
+    return root, others
 
 
 def _first(play: Play, root: str, dims: Sequence[_Dim]) -> tuple[int, ...]:
@@ -275,6 +267,5 @@ def _same_range(play: Play, start: str, total: str, depth: int) -> str:
         step = form.coefficients[position]
         first = (wanted.constant - form.constant) // step
         count = play.scope(chain(play, total)[position]).size
-        start, _ = _range(play, _outermost(play, start, position), first, first + count)
-        start = _back_inside(play, start, position)
+        start, _ = _range(play, start, position, first, first + count)
     return start
