@@ -40,6 +40,13 @@ class _Dim:
     tap: int = -1
     spread: int = 0
     """Results from one iteration of the tap to the next."""
+    inner: int = -1
+    """The loop through the results between two iterations of the kept loop, such as channels of a group."""
+
+    @property
+    def loops(self) -> tuple[int, ...]:
+        """The loops over results."""
+        return (self.kept, self.inner) if self.inner >= 0 else (self.kept,)
 
     @property
     def classes(self) -> int:
@@ -101,10 +108,11 @@ def _find(program: Program, start: Node) -> _Scattered | None:
         _dim(own, form, loops, around)
         for own, form in zip(first.target.subscripts, adds.target.subscripts, strict=True)
     ]
-    used = sorted(level for dim in dims if dim for level in (dim.kept, dim.tap) if level >= 0)
     found = tuple([dim for dim in dims if dim])
+    used = sorted(level for dim in found for level in (*dim.loops, dim.tap) if level >= 0)
     whole = len(found) == len(dims) == len(loops) and used == sorted(adds.target.levels)
-    if not whole or all(dim.tap < 0 for dim in found) or prod(d.classes for d in found) > MOST_NESTS:
+    plain = all(dim.tap < 0 and dim.inner < 0 for dim in found)
+    if not whole or plain or prod(dim.classes for dim in found) > MOST_NESTS:
         return None
     return _Scattered(start, total, found)
 
@@ -118,6 +126,10 @@ def _dim(own: AffineExpr, form: AffineExpr, loops: Sequence[Scope], around: Sequ
     if not 1 <= len(terms) <= 2 or any(step < 1 for _, step in terms):
         return None
     (kept, step), *spread = terms
+    outer, inner = max(terms, key=lambda term: term[1]), min(terms, key=lambda term: term[1])
+    if spread and not form.constant and inner[1] == 1 and outer[1] == around[inner[0]].size:
+        whole = outer[1] * around[outer[0]].size == size
+        return _Dim(size, start, *outer, inner=inner[0]) if whole else None
     if spread:
         return _Dim(size, start, kept, step, *spread[0])
     return _Dim(size, start, kept, step) if (step, form.constant) == (1, 0) else None
@@ -134,10 +146,10 @@ def _gather(play: Play, found: _Scattered) -> int:
         start = starts.pop(_first(play, root, found.dims), "")
         if not start:
             raise MoveError("PD-T001", "nothing starts some of the results")
-        start = _same_range(play, start, root, len(found.dims))
+        start = _same_range(play, start, root, found.dims)
         while neighbour(play, start, 1) != root:
             play.must("reorder_statements", start)
-        if not join_nests(play, [start, root], len(found.dims)):
+        if not join_nests(play, [start, root], sum(len(dim.loops) for dim in found.dims)):
             raise MoveError("PD-T001", "results are not started in the order in which they are summed")
     return len(totals)
 
@@ -145,7 +157,7 @@ def _gather(play: Play, found: _Scattered) -> int:
 def _totals(play: Play, found: _Scattered) -> list[str]:
     """Nests of the sum, one for each class of results: loops over results, then over what each adds up."""
     loops = chain(play, found.total.id)
-    results = {level for dim in found.dims for level in (dim.kept, dim.tap)}
+    results = {level for dim in found.dims for level in (*dim.loops, dim.tap)}
     reduced = [place for level, place in enumerate(loops) if level not in results]
     classes, pairs = [], []
     for dim in [dim for dim in found.dims if dim.tap >= 0]:
@@ -153,7 +165,7 @@ def _totals(play: Play, found: _Scattered) -> list[str]:
         classes += [inner] if inner else []
         pairs += [(dim, outer)] if outer else []
     moved = [dim.kept for dim, _ in pairs]
-    order = [loops[dim.kept] for dim in found.dims if dim.kept not in moved] + reduced
+    order = [loops[level] for dim in found.dims if dim.kept not in moved for level in dim.loops] + reduced
     order += [place for dim, tap in pairs for place in (loops[dim.kept], tap)]
     return [
         root
@@ -169,7 +181,7 @@ def _skewed(play: Play, root: str, dims: Sequence[_Dim], moved: Sequence[_Dim]) 
     pairs = {dim: loops[len(loops) - 2 * (len(moved) - k) :][:2] for k, dim in enumerate(moved)}
     rest = [place for place in loops if all(place not in pair for pair in pairs.values())]
     plain = iter(rest)
-    kept = [pairs[dim][0] if dim in pairs else next(plain) for dim in dims]
+    kept = [pairs[dim][0] if dim in pairs else next(plain) for dim in dims for _ in dim.loops]
     for dim, (outer, _) in pairs.items():
         play.must("skew_scopes", outer, factor=dim.spread // gcd(dim.step, dim.spread))
     arrange(play, [*kept, *plain, *[tap for _, tap in pairs.values()]])
@@ -181,11 +193,11 @@ def _starts(play: Play, found: _Scattered) -> list[str]:
     loops = chain(play, found.start.id)
     classes, kept = [], []
     for dim in found.dims:
-        outer, inner = _divide(play, loops[dim.start], dim.step if dim.tap >= 0 else 1)
+        outer, inner = _divide(play, loops[dim.start], dim.step if dim.tap >= 0 or dim.inner >= 0 else 1)
         if not outer:
             raise MoveError("PD-T001", "a class has one result at most")
-        kept.append(outer)
-        classes += [inner] if inner else []
+        kept += [outer, inner] if dim.inner >= 0 else [outer]
+        classes += [inner] if inner and dim.tap >= 0 else []
     return _by_class(play, classes, kept)
 
 
@@ -259,13 +271,13 @@ def _first(play: Play, root: str, dims: Sequence[_Dim]) -> tuple[int, ...]:
     return tuple([form.constant % (dim.step if dim.tap >= 0 else 1) for form, dim in pairs])
 
 
-def _same_range(play: Play, start: str, total: str, depth: int) -> str:
+def _same_range(play: Play, start: str, total: str, dims: Sequence[_Dim]) -> str:
     """The part of a nest that starts results over those that another nest sums."""
-    for position in range(depth):
+    position = 0
+    for number, dim in enumerate(dims):
         one, other = (play.scope(each).leaves[0].statement.target for each in (start, total))
-        form, wanted = one.subscripts[position], other.subscripts[position]
-        step = form.coefficients[position]
-        first = (wanted.constant - form.constant) // step
+        first = other.subscripts[number].constant - one.subscripts[number].constant
         count = play.scope(chain(play, total)[position]).size
-        start, _ = _range(play, start, position, first, first + count)
+        start, _ = _range(play, start, position, first // dim.step, first // dim.step + count)
+        position += len(dim.loops)
     return start
