@@ -253,6 +253,7 @@ def split_conditions(play: Play, target: Target) -> list[Decision]:
     while (found := _next_condition(play, tried)) is not None:
         place, form = found
         statement = place.node
+        assert isinstance(statement, Statement)
         inside, level = _best_loop(statement, form, place.sizes)
         if inside < LEAST_INSIDE or not _split_form(play, place, form, level):
             tried.add((statement.id, form))
