@@ -235,6 +235,18 @@ def test_the_inside_of_a_padded_convolution_has_no_condition(text: str) -> None:
     assert inside and all(0.5 <= float(share) <= 1 for share in inside)
 
 
+def test_the_border_of_a_long_window_keeps_its_vectors_under_a_condition() -> None:
+    """Taps are not cut where only some rows of a border have them: a border is one sum, with masked rows."""
+    text = PADDED_ROWS.replace("[8,4,3]", "[16,4,9]").replace("[8,10]", "[16,40]").replace("[4,10]", "[4,40]")
+    text = text.replace("8 10\n", "16 40\n").replace("4 3 y", "4 9 y").replace("{3}-1", "{3}-4")
+    found = planned(text.replace(">= 1", ">= 4").replace("<= 10", "<= 43"))
+    best = found.games[0]
+    products = [p for p in best.program.places if isinstance(p.node, Statement) and p.node.accumulate]
+    assert any(p.node.guard for p in products if isinstance(p.node, Statement))
+    assert all(any(scope.suffix == "v" for scope in p.above) for p in products)
+    assert passes(best)
+
+
 def test_what_follows_a_padded_convolution_is_finished_where_it_is_computed() -> None:
     """The sums of a padded convolution stay in registers and in buffers of tiles; no array holds them all."""
     text = PADDED_ROWS.replace("y[", "s[").replace("y f32", "s f32 [8,10] heap\ny f32")

@@ -570,6 +570,16 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
         "t i32 [8] heap\ny i32 [8] heap\n8:p t[{0}] = {0}\n8 t[{0}] += 0\n8 y[{0}] = t[{0}]", "", [],
         "drop_zero_sum(c1)",
     ),
+    "PD-T671": ("4\n| 8 y[{0},{1}] = x[{1}]\n| z[{0}] = 1", "", [], "skew_scopes(s0, factor=1)"),
+    "PD-T672": ("4 8:v y[{0},{1}] = x[{1}]", "", [], "skew_scopes(s0, factor=1)"),
+    "PD-T673": ("4 8 y[{0},{1}] = x[{1}]", "", [], "skew_scopes(s0, factor=0)"),
+    "PD-T674": (
+        "9 9 y[{0},{1}] = x[{0},{1}]\n8 8 y[{0}+1,{1}] = y[{0},{1}+1]", "", [], "skew_scopes(s2, factor=1)",
+    ),
+    "PD-T675": ("10 y[{0}] = 0\n8 3 y[{0}+{1}] += x[{0}//4]", "", [], "skew_scopes(s1, factor=1)"),
+    "PD-T676": (
+        "x f32 [3] heap\n10 y[{0}] = 0\n8 3 y[{0}+{1}] += x[(7-{0})%3]", "", [], "skew_scopes(s1, factor=1)",
+    ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 

@@ -28,6 +28,7 @@ from perfdojo_sdk.core.transformations import (
     scans,
     scopes,
     sharing,
+    skewing,
     staging,
     storage,
     widening,
@@ -62,6 +63,7 @@ FAMILIES = (
     overwriting,
     folding,
     zeros,
+    skewing,
 )
 
 #: Name -> transformation; every target has these.

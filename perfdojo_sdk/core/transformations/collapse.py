@@ -13,7 +13,6 @@ from perfdojo_sdk.core.tokens import MAX_NUMBER
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
-    Facts,
     Instance,
     Move,
     Refusal,
@@ -24,6 +23,7 @@ from perfdojo_sdk.core.transformation import (
 from perfdojo_sdk.core.transformations.scopes import (
     PERFECTLY_NESTED,
     Pair,
+    both_plain,
     levels,
     reaching_outside,
     shifted,
@@ -32,10 +32,8 @@ from perfdojo_sdk.core.transformations.scopes import (
 
 
 @frozen
-class Collapse(Facts):
+class Collapse(Pair):
     """A scope, the only scope inside it, and the scope that they become."""
-
-    inner: Scope
 
     @lazy
     def whole(self) -> Scope:
@@ -56,13 +54,6 @@ class Collapse(Facts):
         if size == 1:
             return one, AffineExpr()
         return Quotient.of(one, size, remainder=False), Quotient.of(one, size, remainder=True)
-
-
-def _both_plain(facts: Collapse) -> Refusal | None:
-    for scope in (facts.site.scope, facts.inner):
-        if scope.suffix:
-            return Refusal.of(scope.id, scope.head, head=scope.head)
-    return None
 
 
 def _size_bounded(facts: Collapse) -> Refusal | None:
@@ -97,7 +88,7 @@ class CollapseScopes(Analysed[Collapse]):
             "a scope already has a suffix",
             "{head} is already mapped to the hardware",
             "collapse first, then annotate",
-            _both_plain,
+            both_plain,
             established_by=NO_MOVE,
         ),
         Requirement(

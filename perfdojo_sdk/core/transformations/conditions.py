@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import lane_counts, negative_dividends
+from perfdojo_sdk.core.geometry import lane_counts
 from perfdojo_sdk.core.lookups import lookups_of
 from perfdojo_sdk.core.made import Gone, Rewritten
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
@@ -28,6 +28,7 @@ from perfdojo_sdk.core.transformations.scopes import (
     NO_SUFFIX,
     Division,
     levels,
+    negative_dividend,
     reaching_outside,
     shifted,
     statements_below,
@@ -48,7 +49,7 @@ class GuardedDivision(Division):
         position = AffineExpr.of({level: factor, level + 1: 1})
         by = Renumbering((*levels(level), position, *shifted(level + 1, 1)), level)
         condition = AffineExpr(scope.size - 1).plus(position, -1)
-        guarded = tuple([_with_condition(child.renumbered(by), condition) for child in scope.body])
+        guarded = tuple([with_condition(child.renumbered(by), condition) for child in scope.body])
         inner = Scope(factor, guarded, "", made.inner)
         return Scope(-(-scope.size // factor), (inner,), "", made.outer)
 
@@ -67,17 +68,13 @@ def _stays_inside(facts: GuardedDivision) -> Refusal | None:
 
 
 def _dividends_stay(facts: GuardedDivision) -> Refusal | None:
-    """Refuse negative dividends, even under a condition: the language allows none in the whole range."""
-    site = facts.site
-    for leaf in facts.nest.leaves:
-        for form in negative_dividends(leaf.statement, (*site.outer_sizes, *leaf.sizes)):
-            return Refusal.of(site.scope.id, site.scope.head, nodes=(leaf.statement.id,), form=form.text)
-    return None
+    return negative_dividend(facts.site, facts.nest)
 
 
-def _with_condition(node: Node, condition: AffineExpr) -> Node:
+def with_condition(node: Node, condition: AffineExpr) -> Node:
+    """The node with a condition on every statement inside."""
     if isinstance(node, Scope):
-        return node.with_body(tuple([_with_condition(child, condition) for child in node.body]))
+        return node.with_body(tuple([with_condition(child, condition) for child in node.body]))
     return node.with_guard((*node.guard, condition))
 
 

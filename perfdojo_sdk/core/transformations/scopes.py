@@ -8,7 +8,7 @@ from perfdojo_sdk.core.dependence import Conflict, conflicts, leaking_level, pri
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import LEVELS, MAX_DEPTH, Access, AffineExpr, Renumbering
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import guarded_bounds
+from perfdojo_sdk.core.geometry import guarded_bounds, negative_dividends
 from perfdojo_sdk.core.made import Halves, Rewritten
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, fresh
 from perfdojo_sdk.core.storage import Buffer
@@ -148,6 +148,14 @@ def reaching_outside(site: Site, nest: Scope) -> Access | None:
     return None
 
 
+def negative_dividend(site: Site, nest: Scope) -> Refusal | None:
+    """Refuse negative dividends, even under a condition: the language allows none in the whole range."""
+    for leaf in nest.leaves:
+        for form in negative_dividends(leaf.statement, (*site.outer_sizes, *leaf.sizes)):
+            return Refusal.of(site.scope.id, site.scope.head, nodes=(leaf.statement.id,), form=form.text)
+    return None
+
+
 class SplitScope(Analysed[Division]):
     """Split a scope into an outer scope and an inner one of ``factor`` iterations (tile).
 
@@ -244,6 +252,13 @@ PERFECTLY_NESTED = (
 )
 
 
+def both_plain(facts: Pair) -> Refusal | None:
+    for scope in (facts.site.scope, facts.inner):
+        if scope.suffix:
+            return Refusal.of(scope.id, scope.head, head=scope.head)
+    return None
+
+
 def _inner_not_lockstep(facts: Pair) -> Refusal | None:
     inner = facts.inner
     if not facts.site.dialect.is_lockstep(inner.suffix):
@@ -251,7 +266,7 @@ def _inner_not_lockstep(facts: Pair) -> Refusal | None:
     return Refusal.of(inner.id, inner.head, head=inner.head)
 
 
-def _swap_keeps_order(facts: Pair) -> Refusal | Kind | None:
+def keeps_order(facts: Pair) -> Refusal | Kind | None:
     site, body = facts.site, facts.inner.body
     directions = "=" * site.level + "<>"
     outer = (*site.outer_sizes, site.scope.size, facts.inner.size)
@@ -326,7 +341,7 @@ class SwapScopes(Analysed[Pair]):
             "the order of dependent iterations would turn around",
             "{first} and {second} touch one cell in iterations that would change places",
             "keep the order of these two scopes, or separate the statements first",
-            _swap_keeps_order,
+            keeps_order,
             semantic=True,
             established_by=("fission_scope",),
         ),

@@ -49,3 +49,17 @@ def move_outward(play: Play, nest: Sequence[str]) -> None:
     """Move the last scope of ``nest``, which stands innermost, to its outside."""
     for outer in reversed(nest[:-1]):
         play.must("swap_scopes", outer)
+
+
+def join_nests(play: Play, roots: Sequence[str], depth: int) -> bool:
+    """Join neighbouring nests around their outermost loops, so many of them; false where that is not legal,
+    with some of them joined."""
+    for _ in roots[1:]:
+        place = roots[0]
+        for level in range(depth):
+            if play.may("join_scopes", place) is None:
+                return False
+            if level + 1 < depth:
+                (child, *_) = play.scope(place).body
+                place = child.id
+    return True

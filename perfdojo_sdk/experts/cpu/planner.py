@@ -41,6 +41,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
 from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence, same_in_each
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
+from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
     join_channels,
@@ -61,6 +62,7 @@ MOST_GAMES = 6
 PREPARATIONS = (
     hoist_functions,
     name_factors,
+    gather_scattered,
     lay_out_operands,
     join_epilogues,
     split_conditions,
@@ -146,6 +148,8 @@ class _Planner:
 
     def _as_a_whole(self) -> list[Trace]:
         """The games of the expert that knows the whole program; none where there is none."""
+        if scatters(self.root):
+            return []
         guarded = any(leaf.statement.guard for node in self.root.body for leaf in node.leaves)
         stencil = any(find_stencil(self.root, node, self.target) for node in self.root.body)
         if not guarded and not stencil:

@@ -253,7 +253,8 @@ def split_conditions(play: Play, target: Target) -> list[Decision]:
     while (found := _next_condition(play, tried)) is not None:
         place, form = found
         statement = place.node
-        inside, level = _best_loop(form, place.sizes)
+        assert isinstance(statement, Statement)
+        inside, level = _best_loop(statement, form, place.sizes)
         if inside < LEAST_INSIDE or not _split_form(play, place, form, level):
             tried.add((statement.id, form))
             continue
@@ -283,19 +284,29 @@ def _next_condition(play: Play, tried: set[tuple[str, AffineExpr]]) -> tuple[Loc
     return None
 
 
-def _best_loop(form: AffineExpr, sizes: tuple[int, ...]) -> tuple[float, int]:
-    """The loop in most of whose iterations a condition is decided, and the share of these iterations."""
-    loops = [l for l in form.levels if 1 < sizes[l] <= LONGEST and not form.quotients]
+def _best_loop(statement: Statement, form: AffineExpr, sizes: tuple[int, ...]) -> tuple[float, int]:
+    """The loop in most of whose iterations a condition is decided, and the share of these iterations.
+
+    A loop over what a result adds up is only cut to leave a part of it out: two sums of one result are no
+    contraction, and would get no vectors.
+    """
+    loops = [
+        level
+        for level in form.levels
+        if 1 < sizes[level] <= LONGEST
+        and not form.quotients
+        and (level in statement.target.levels or False in decided(form, sizes, level))
+    ]
     found = [(_share(form, sizes, level), sizes[level], level) for level in loops]
     share, _, level = max(found, default=(0.0, 0, -1))
     return share, level
 
 
 def _share(form: AffineExpr, sizes: tuple[int, ...], level: int) -> float:
-    return 1 - sum(d is None for d in _decided(form, sizes, level)) / sizes[level]
+    return 1 - sum(d is None for d in decided(form, sizes, level)) / sizes[level]
 
 
-def _decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool | None]:
+def decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool | None]:
     """For each iteration of a loop: the condition holds whatever the others are, fails so, or neither."""
     step = form.coefficients.get(level, 0)
     low, high = form.plus(AffineExpr.of({level: step}), -1).bounds(sizes)
@@ -306,11 +317,14 @@ def _decided(form: AffineExpr, sizes: tuple[int, ...], level: int) -> list[bool 
 
 def _split_form(play: Play, place: LocatedNode, form: AffineExpr, level: int) -> bool:
     """Cut the loop at ``level`` where the condition becomes decided or changes, or, where it is decided
-    nowhere, behind its first iteration."""
+    nowhere, behind its first iteration. A loop over what a result adds up is cut where that fails."""
     if play.program.statements + len(place.above[level].leaves) > MOST_STATEMENTS:
         return False
-    decided = _decided(form, place.sizes, level)
-    at = next((k for k in range(1, len(decided)) if decided[k] is not decided[k - 1]), 1)
+    assert isinstance(place.node, Statement)
+    known = decided(form, place.sizes, level)
+    if level not in place.node.target.levels:
+        known = [holds is False for holds in known]
+    at = next((k for k in range(1, len(known)) if known[k] is not known[k - 1]), 1)
     return play.may("split_range", place.above[level].id, at=at) is not None
 
 

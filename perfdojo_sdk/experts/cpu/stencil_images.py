@@ -13,7 +13,7 @@ from math import prod
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.loops import chain, cut_off_rest
+from perfdojo_sdk.experts.cpu.loops import chain, cut_off_rest, join_nests
 from perfdojo_sdk.experts.cpu.stencils import Stencil, find_stencil
 from perfdojo_sdk.experts.steps import isolate
 from perfdojo_sdk.hookspecs.services import Decision
@@ -40,7 +40,7 @@ def join_starts(play: Play, target: Target) -> list[Decision]:
         if start.target.array != total.target.array:
             continue
         kept = play.trace
-        joined = _join(play, [first.id, second.id], len(first.chain[0]))
+        joined = join_nests(play, [first.id, second.id], len(first.chain[0]))
         if joined and find_stencil(play.program, play.node(first.id), target) is not None:
             why = "its results then stay in registers from the start"
             decisions.append(Decision("join starts", first.id, f"joined with {second.id}", why))
@@ -106,7 +106,7 @@ def join_channels(play: Play, target: Target) -> list[Decision]:
         outer = next(k for k in range(len(found.loops)) if k in (found.row, found.lane))
         depth = min(outer, _common_loops([play.scope(each) for each in roots]))
         passed = play.program.buffer_of[found.sliding.array].bytes
-        if depth == 0 or not _join(play, roots, depth):
+        if depth == 0 or not join_nests(play, roots, depth):
             play.trace = kept
             why = "they share no loop around the rows, or one reads what another one writes later"
             decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
@@ -162,18 +162,6 @@ def _common_loops(nests: Sequence[Scope]) -> int:
         if len(nodes) < len(nests):
             break
     return count
-
-
-def _join(play: Play, roots: Sequence[str], depth: int) -> bool:
-    for _ in roots[1:]:
-        place = roots[0]
-        for level in range(depth):
-            if play.may("join_scopes", place) is None:
-                return False
-            if level + 1 < depth:
-                (child, *_) = play.scope(place).body
-                place = child.id
-    return True
 
 
 def _pad_by_rows(play: Play, root: str, image: str, depth: int) -> str:
