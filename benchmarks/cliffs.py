@@ -8,7 +8,7 @@ the rounds of peer / ours in the same round; the peer is the better of eager and
 ``torch.compile``. All times are measured, warm, by the median of the calls in a round.
 
 After an interruption the same command with the same ``--state`` goes on. The worst three are named with the
-nests that their plan left as they were.
+nests that their plan left as they were, or with their distance from the model's least time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,22 @@ def summary(rows: list[dict[str, Any]]) -> dict[str, Any]:
         "geometric_mean": mean,
         "share_nearly": share,
         "below": [row["seed"] for row in timed if row["ratio"] < NONE_BELOW],
-        "worst": [{k: row[k] for k in ("seed", "family", "ratio", "left", "program")} for row in timed[:3]],
+        "worst": [
+            {**{k: row[k] for k in ("seed", "family", "ratio", "program")}, "causes": causes(row)}
+            for row in timed[:3]
+        ],
     }
+
+
+def causes(row: Mapping[str, Any]) -> list[str]:
+    """The nests that a plan left as they were; where there are none, how far its time is from the model's."""
+    if row["left"]:
+        return list(row["left"])
+    times = row["ours_ms"] / row["least_ms"]
+    return [
+        f"no nest was left; {times:.1f} times the least time by the model, {row['least_ms']:.4f} ms, in which"
+        " each nest computes at the peak and moves its data once"
+    ]
 
 
 def text(rows: list[dict[str, Any]], found: Mapping[str, Any]) -> str:
@@ -71,7 +85,7 @@ def text(rows: list[dict[str, Any]], found: Mapping[str, Any]) -> str:
         f"{len(found['problems'])} with a problem"
     )
     for row in found["worst"]:
-        lines += [f"worst: seed {row['seed']}, {row['ratio']:.2f}", *row["left"], row["program"]]
+        lines += [f"worst: seed {row['seed']}, {row['ratio']:.2f}", *row["causes"], row["program"]]
     return "\n".join(lines)
 
 

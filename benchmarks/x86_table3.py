@@ -9,7 +9,8 @@ memory for the result). Weights must not be prepared beforehand: they are inputs
 are free: a peer may have its images channels-last before and after.
 
 Needs the extra `bench` (and a C++ compiler with Python's headers, for torch.compile). Without all six
-peers there are times and no summary figure. Times are measured; the roofline is estimated from the
+peers there are times and no summary figure. `--peers` also takes TVM (a search by PERFDOJO_TVM_TRIALS), which
+has a column and no part in the ratios. Times are measured; the roofline is estimated from the
 bandwidths and the arithmetic peak that a probe measured on this machine.
 """
 
@@ -35,7 +36,7 @@ from perfdojo_sdk.measure.roofline import bound
 from perfdojo_sdk.peers.operators import OPERATORS, Operator, input_sets, is_cold
 from perfdojo_sdk.peers.processes import ALLOCATOR, contenders, missing
 from perfdojo_sdk.peers.race import Entry, race
-from perfdojo_sdk.peers.systems import OURS, PEERS
+from perfdojo_sdk.peers.systems import ALL, OURS, PEERS
 from perfdojo_sdk.plugins import load_plugins
 
 
@@ -59,7 +60,7 @@ def measure(
             say(f"building the library for {threads} threads in {folder}")
             library = build(folder, selection(plugins.operators, operators), threads)
         starting = {report.OURS: (OURS, library)} if library else {}
-        starting |= {name: (PEERS[name], "") for name in peers}
+        starting |= {name: (ALL[name], "") for name in peers}
         with contenders(starting, threads, arguments.timeout) as (processes, problems):
             if report.OURS in problems:
                 raise SystemExit(f"our library does not load: {problems[report.OURS]}")
@@ -134,12 +135,16 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     option = parser.add_argument
     kernels, peers = list(OPERATORS), list(PEERS)
+    further = ", ".join(name for name in ALL if name not in PEERS)
+    which = (
+        f"default: the six that a summary needs; beside them, with a column and no part in ratios: {further}"
+    )
     option("--kernels", type=listed(kernels, "kernel"), default=kernels, help="default: all 16")
     option("--threads", type=thread_counts, default=sorted({1, cores}), help="default: one, and all cores")
     option("--rounds", type=positive, default=12, help="turns of each system for each operator")
     option("--library", metavar="DIR", help="a built library; by default one is built for each thread count")
     option("--peers-only", action="store_true", help="leave our library out")
-    option("--peers", type=listed(peers, "peer"), default=peers, help="no summary without all six")
+    option("--peers", type=listed(list(ALL), "peer"), default=peers, help=which)
     option("--timeout", type=float, default=900.0, help="seconds for one answer, compilation included")
     option("--json", metavar="FILE", help="write everything measured, after each operator")
     option("--markdown", action="store_true", help="print the tables for a page")
@@ -153,7 +158,7 @@ def main() -> None:
         runs = [report.Run.from_json(json.loads(Path(file).read_text())) for file in arguments.show]
         print(report.text(report.merged(runs), arguments.markdown))
         return
-    absent = missing(PEERS, arguments.peers)
+    absent = missing({n: p for n, p in ALL.items() if n in PEERS or n in arguments.peers}, arguments.peers)
     for reason in absent.values():
         say(reason)
     unasked = set(PEERS) - set(arguments.peers)

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from benchmarks.cliff.programs import FAMILIES, case
-from benchmarks.cliffs import summary, text
+from benchmarks.cliffs import causes, summary, text
 
 
 def test_a_seed_is_a_program_of_the_language() -> None:
@@ -33,7 +33,16 @@ def test_every_peer_is_a_function_of_the_inputs() -> None:
 def test_the_summary_names_the_worst() -> None:
     ratios = (9.0, 1.0, 0.7, 0.4, 2.0)
     rows = [
-        {"seed": k, "family": "f", "ratio": r, "left": [], "program": "", "ours_ms": 1.0, "eager_ms": r}
+        {
+            "seed": k,
+            "family": "f",
+            "ratio": r,
+            "left": [],
+            "program": "",
+            "ours_ms": 1.0,
+            "least_ms": 0.25,
+            "eager_ms": r,
+        }
         for k, r in enumerate(ratios)
     ]
     found = summary([*rows, {"seed": 9, "family": "f", "program": "", "problem": "it crashed"}])
@@ -43,3 +52,12 @@ def test_the_summary_names_the_worst() -> None:
     )
     assert [row["seed"] for row in found["worst"]] == [3, 2, 1]
     assert "5 programs: geometric mean 1.18" in text(rows, summary(rows))
+
+
+def test_the_worst_have_a_cause() -> None:
+    row = {"left": [], "ours_ms": 3.0, "least_ms": 0.5}
+    (found,) = causes(row)
+    assert found.startswith("no nest was left; 6.0 times the least time by the model, 0.5000 ms")
+    assert causes({**row, "left": ["s0: left as it is: no loop gives lanes"]}) == [
+        "s0: left as it is: no loop gives lanes"
+    ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from random import Random
 
@@ -16,8 +17,8 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.core.transformations import GENERIC
-from perfdojo_sdk.experts.balance import shares
-from perfdojo_sdk.experts.cpu import planner
+from perfdojo_sdk.experts.balance import longest, shares
+from perfdojo_sdk.experts.cpu import planner, sharing
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
 from perfdojo_sdk.experts.cpu.filters import play_filters
@@ -288,6 +289,33 @@ def test_nests_that_pass_much_on_run_in_blocks_of_rows() -> None:
     program = found.games[0].program
     assert max(b.cells for b in program.buffers if b.name not in program.interface) <= 8 * 16
     assert program.tree_lines.count("2:p") == 1 and passes(found.games[0])
+
+
+#: One token of eight heads, two of which share one of keys and values.
+TOKEN = """kernel token(q, k, v) -> o
+q f32 [8,1,8] heap
+k f32 [4,64,8] heap
+v f32 [4,64,8] heap
+s f32 [8,1,64] heap
+e f32 [8,1,64] heap
+o f32 [8,1,8] heap
+
+8 1 64
+| s[{0},{1},{2}] = 0
+| 8 s[{0},{1},{2}] += q[{0},{1},{3}] * k[{0}//2,{2},{3}]
+8 1 64 e[{0},{1},{2}] = exp(s[{0},{1},{2}])
+8 1 8
+| o[{0},{1},{2}] = 0
+| 64 o[{0},{1},{2}] += e[{0},{1},{3}] * v[{0}//2,{3},{2}]
+"""
+
+
+def test_keys_that_one_row_reads_are_not_laid_out_anew() -> None:
+    """A copy of keys by other rows is as much work as the product with the one row."""
+    found = plan(parse(TOKEN), Rules(SMALL.dialect, GENERIC), SMALL)
+    assert any(d.rule == "block rows" for d in found.decisions)
+    assert not any(d.rule == "lay out operands" for d in found.decisions)
+    assert passes(found.games[0])
 
 
 #: A softmax over channels: each element of a channel is with its neighbours in memory, and apart from the
@@ -610,3 +638,50 @@ y f32 [4,200] heap
     assert "split conditions" in {decision.rule for decision in found.decisions}
     program = found.games[0].program
     assert not any(leaf.statement.guard for node in program.body for leaf in node.leaves)
+
+
+IMAGES = """kernel images(x, w) -> y
+x f32 [2,3,8,8] heap
+w f32 [3,3,3,3] heap
+y f32 [2,3,6,6] heap
+
+2 3 6 6
+| y[{0},{1},{2},{3}] = 0
+| 3 3 3 y[{0},{1},{2},{3}] += x[{0},{4},{2}+{5},{3}+{6}] * w[{1},{4},{5},{6}]
+"""
+
+
+@pytest.mark.parametrize("threads", [8, 64, 128])
+def test_a_plan_has_work_for_all_threads(threads: int) -> None:
+    """Eight images are enough for eight threads; more of them share the rows of the images as well."""
+    text = (
+        IMAGES.replace("2 3 6 6", "8 16 16 16")
+        .replace("2,3,6,6", "8,16,16,16")
+        .replace("2,3,8,8", "8,16,18,18")
+    )
+    text = text.replace("3,3,3,3", "16,16,3,3").replace("| 3 3 3 y", "| 16 3 3 y")
+    found = plan(parse(text), RULES, replace(TARGET, threads=threads))
+    for share in shares(found.games[0].program, TARGET.dialect, threads):
+        assert share.balance > 0.7, share
+    anew = [d for d in found.decisions if d.rule == "share out"]
+    assert bool(anew) == (threads > 8) and all(d.numbers["before"] for d in anew)
+
+
+@pytest.mark.parametrize("text", [IMAGES, ATTENTION, NORMED])
+def test_loops_become_one_for_many_threads(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "THREADS_COST", 0.0)  # so that small programs are worth it
+    few, many = (plan(parse(text), RULES, replace(TARGET, threads=n)) for n in (8, 64))
+    for game in many.games:
+        assert passes(game)
+    least = [
+        min(s.balance for s in shares(found.games[0].program, TARGET.dialect, 64)) for found in (few, many)
+    ]
+    assert least[0] <= least[1] and few.games[0].program != many.games[0].program
+
+
+def test_threads_that_cost_more_than_they_do_are_left_out() -> None:
+    """The cost of starting threads in each iteration of a loop counts."""
+    program = parse(IMAGES.replace("\n2 3 6 6", "\n2 3:p 6 6"))
+    (node,) = program.body
+    assert longest(node, TARGET.dialect, 64, 10) == 2 * (10 + 36 * 28)
+    assert longest(node, TARGET.dialect, 1, 10) == 2 * 3 * 36 * 28

@@ -283,6 +283,17 @@ def test_torch_gives_the_results_of_the_standard(op: str) -> None:
     assert np.allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_the_approximation_of_gelu_in_torch_is_that_of_the_standard() -> None:
+    from onnx.reference import ReferenceEvaluator
+
+    given = {"a": np.linspace(-3, 3, 13, dtype=np.float32)}
+    whole = small([node("Gelu", "a", "y", approximate="tanh")], given, ["y"])
+    [wanted] = ReferenceEvaluator(whole).run(None, given)
+    found = np.empty(13, np.float32)
+    peers.open_part("torch", whole.SerializeToString(), "the test")(list(given.values()), [found], 1)
+    assert np.allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
 def test_division_of_integers_in_torch_rounds_towards_zero() -> None:
     given = {"a": np.array([-7, 7], np.int32), "b": np.array([2, 2], np.int32)}
     content = small([node("Div", "a b", "y")], given, ["y"]).SerializeToString()

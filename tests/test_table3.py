@@ -181,6 +181,16 @@ def test_the_ratio_is_the_best_right_peer_over_ours() -> None:
     assert row("add", times(2)).ratio is None and row("add", times(2)).best_peer is None
 
 
+def test_a_system_beyond_the_six_has_a_column_and_no_part_in_ratios() -> None:
+    rows = [row(name, times(2), torch=times(3), tvm=times(1)) for name in OPERATORS]
+    assert rows[0].best_peer == ("torch", pytest.approx(3e-3))
+    found = run(*rows, absent={"tvm": "TVM is not installed (pip install apache-tvm)"})
+    assert "geometric mean 1.50 over all 16" in report.summary(found, 1)[0]
+    assert "TVM" in report.table(found, 1).splitlines()[0]
+    alone = row("add", times(2), tvm=times(1))
+    assert alone.ratio is None and alone.best_peer is None
+
+
 def test_a_mean_over_some_operators_says_so() -> None:
     rows = [
         row("add", times(2), torch=times(4)),

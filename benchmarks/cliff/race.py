@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.cliff.programs import Case
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.core.transformation import Trace
+from perfdojo_sdk.experts.cpu.analysis import facts_of
 from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest, Target
 from perfdojo_sdk.plugins import Plugins, load_plugins
@@ -40,6 +41,7 @@ class Race:
         planned = plan(program, self.rules, self.target)
         row["plan_s"] = time.perf_counter() - begin
         row["left"] = [f"{d.place}: {d.choice}: {d.reason}" for d in planned.decisions if "left" in d.choice]
+        row["least_ms"] = 1e3 * sum(nest.seconds for nest in facts_of(program, self.target))
         artifacts = [self.compiled(game) for game in planned.games or (Trace(program),)]
         works = [artifact for artifact in artifacts if isinstance(artifact, Artifact)]
         if not works:

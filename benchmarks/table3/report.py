@@ -2,7 +2,8 @@
 one.
 
 A ratio is the best peer's time over ours, compared round by round: above one, ours is faster. A mean needs
-all six peers and says over how many operators it is.
+all six peers and says over how many operators it is. Systems beyond the six have columns and no part in
+ratios.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from perfdojo_sdk.measure.timing import Ratio, ratio_by_rounds
 from perfdojo_sdk.peers.operators import OPERATORS
 from perfdojo_sdk.peers.race import Entry
-from perfdojo_sdk.peers.systems import PEERS, Peer
+from perfdojo_sdk.peers.systems import ALL, PEERS, Peer
 
 OURS = "ours"
 HUGE_PAGE_BYTES = 2 << 20
@@ -39,7 +40,7 @@ class Row:
     @property
     def best_peer(self) -> tuple[str, float] | None:
         """The fastest peer that is right, beside ours if there is one, and its median in seconds."""
-        times = {n: e.median for n, e in self.entries.items() if n != OURS and e.median is not None}
+        times = {n: e.median for n, e in self.entries.items() if n in PEERS and e.median is not None}
         beside = {name: ratio.value for name, ratio in self._ratios.items()} or times
         name = min(beside, key=beside.__getitem__, default=None)
         return None if name is None else (name, times[name])
@@ -55,7 +56,7 @@ class Row:
         ours, right = self.entries.get(OURS), {n: e for n, e in self.entries.items() if e.median is not None}
         if ours is None or ours.median is None:
             return {}
-        return {n: ratio_by_rounds(e.turns, ours.turns) for n, e in right.items() if n != OURS}
+        return {n: ratio_by_rounds(e.turns, ours.turns) for n, e in right.items() if n in PEERS}
 
     def roofline_fraction(self, name: str) -> float | None:
         median = self.entries[name].median if name in self.entries else None
@@ -111,8 +112,9 @@ def geometric_mean(values: Iterable[float]) -> float:
 
 def summary(run: Run, threads: int) -> list[str]:
     """The means on ``threads`` threads, each with the number of operators that it is over; or why not."""
-    if run.absent:
-        why = "; ".join(run.absent[name] for name in sorted(run.absent))
+    absent = sorted(PEERS.keys() & run.absent.keys())
+    if absent:
+        why = "; ".join(run.absent[name] for name in absent)
         return [f"no summary figure: it needs all {len(PEERS)} peers. {why}"]
     rows = [row for row in run.rows if row.threads == threads]
     lines = []
@@ -172,8 +174,8 @@ def left_out(run: Run, threads: int) -> list[str]:
 
 def table(run: Run, threads: int, markdown: bool = False) -> str:
     """One line for each operator; times are medians in milliseconds."""
-    peers = [name for name in PEERS if any(name in row.entries for row in run.rows)]
-    titles = ["operator", "data", "PerfDojo", *(PEERS[n].title for n in peers)]
+    peers = [name for name in ALL if any(name in row.entries for row in run.rows)]
+    titles = ["operator", "data", "PerfDojo", *(ALL[n].title for n in peers)]
     titles += ["best peer / PerfDojo", "roofline", "reached"]
     rows = [_cells(row, peers, markdown) for row in run.rows if row.threads == threads]
     if markdown:
@@ -208,7 +210,7 @@ def _time(entry: Entry | None) -> str:
 
 
 def _title(name: str) -> str:
-    return "PerfDojo" if name == OURS else PEERS[name].title
+    return "PerfDojo" if name == OURS else ALL[name].title
 
 
 def text(run: Run, markdown: bool = False) -> str:
@@ -235,7 +237,7 @@ def _heading(run: Run) -> list[str]:
     ]
 
 
-def install_hint(absent: Mapping[str, str], peers: Mapping[str, Peer] = PEERS) -> str:
+def install_hint(absent: Mapping[str, str], peers: Mapping[str, Peer] = ALL) -> str:
     """One command for all that is missing."""
     packages = sorted({word for name in absent for word in peers[name].packages.split()})
     return f"pip install -c constraints.txt {' '.join(packages)}   (all six: pip install -e '.[bench]')"

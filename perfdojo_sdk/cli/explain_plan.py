@@ -36,7 +36,12 @@ def command(
         ),
     ],
     target: TargetOption = "",
-    threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Say how the work is shared.")] = 1,
+    threads: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MAX_THREADS, help="Plan for so many threads, and say how they share the work."
+        ),
+    ] = 1,
     given: Annotated[
         list[str] | None,
         typer.Option("--input", help="The shape of an input that a model leaves open: x=f32[8,3,224,224]."),
@@ -156,7 +161,7 @@ def _explain(asked: _Asked, threads: int, as_json: bool) -> None:
         raise UnavailableError("PD-G016", what, hint="`build-library` plays and measures its games")
     if constants and knows is None:
         progress(f"the expert of target {target.name} plans the same, whichever inputs are constant")
-    known = target.on(asked.plugins.machine_figures(target))
+    known = target.on(asked.plugins.machine_figures(target), threads)
     plan = expert.plan(asked.program, asked.plugins.rules(target), known)
     shared = shares(plan.games[0].program, target.dialect, threads) if plan.games else ()
     name = asked.program.name

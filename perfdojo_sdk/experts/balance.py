@@ -44,6 +44,16 @@ def _spent(node: Node, dialect: Dialect, threads: int) -> tuple[float, float]:
     return work * node.size, longest * rounds
 
 
+def longest(node: Node, dialect: Dialect, threads: int, start: float) -> float:
+    """The statements of the busiest thread; starting threads once counts as ``start`` of them."""
+    if isinstance(node, Statement):
+        return 1
+    if dialect.is_parallel(node.suffix) and threads > 1:
+        inside = sum(longest(child, dialect, 1, start) for child in node.body)
+        return start + -(-node.size // threads) * inside
+    return node.size * sum(longest(child, dialect, threads, start) for child in node.body)
+
+
 def _scopes(node: Node) -> list[Scope]:
     if isinstance(node, Statement):
         return []

@@ -344,12 +344,14 @@ class Target:
     dialect: Dialect
     plugin: str
     """Distribution that brings it."""
+    threads: int = 1
+    """Threads on which a kernel will run, for experts that plan by their number."""
 
-    def on(self, figures: MachineFigures) -> Target:
-        """The target with the figures of one machine in place of its file's."""
+    def on(self, figures: MachineFigures, threads: int = 1) -> Target:
+        """The target with the figures of one machine in place of its file's, for a number of threads."""
         known = figures.model_dump(include={"caches", "memory", "peak_gflops"})
         capabilities = Capabilities.model_validate({**self.capabilities.model_dump(), **known})
-        return replace(self, capabilities=capabilities)
+        return replace(self, capabilities=capabilities, threads=threads)
 
 
 @dataclass(frozen=True)

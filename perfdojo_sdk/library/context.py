@@ -134,7 +134,7 @@ class BuildContext:
         return SearchTask(
             kernel.program,
             self.rules,
-            self.target.on(self.figures),
+            self.target.on(self.figures, self.settings.threads),
             self.settings.seed,
             self.settings.most,
             able.knowing(constants) if able else self.expert,

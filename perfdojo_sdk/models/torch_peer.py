@@ -115,6 +115,12 @@ TABLE: Mapping[str, tuple[Function, frozenset[str]]] = {
     "Conv": (_conv, frozenset({"pads", "strides", "dilations", "group", "kernel_shape"})),
     "Softmax": (lambda torch, x, a: torch.softmax(x[0], a.get("axis", -1)), frozenset({"axis"})),
     "LogSoftmax": (lambda torch, x, a: torch.log_softmax(x[0], a.get("axis", -1)), frozenset({"axis"})),
+    "Gelu": (
+        lambda torch, x, a: torch.nn.functional.gelu(
+            x[0], approximate=a.get("approximate", b"none").decode()
+        ),
+        frozenset({"approximate"}),
+    ),
     "Transpose": (
         lambda torch, x, a: x[0].permute(a.get("perm", list(range(x[0].ndim))[::-1])),
         frozenset({"perm"}),

@@ -42,6 +42,7 @@ from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence, same
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
+from perfdojo_sdk.experts.cpu.sharing import shared_by_all
 from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
     join_channels,
@@ -81,6 +82,8 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     known = Play(root, rules, rules.most)
     decisions = fold_tables(known)
     found = _Planner(known.program, rules, target, constants).plan()
+    shared = [shared_by_all(game, rules, target) for game in found.games]
+    found = Plan((*found.decisions, *(shared[0][1] if shared else ())), tuple(game for game, _ in shared))
     if not decisions:
         return found
     games = tuple([Trace(root, (*known.trace.steps, *game.steps)) for game in found.games])

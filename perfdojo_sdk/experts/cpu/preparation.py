@@ -32,7 +32,7 @@ LEAST_INSIDE = 0.5
 #: Least cost of a function, in additions, to keep its results.
 COSTLY = 10.0
 
-#: Least number of uses for which a computed factor gets an array.
+#: Least number of uses for which a computed factor gets an array, or an operand a copy in another layout.
 LEAST_USES = 4
 
 #: Longest loop whose iterations are looked at one by one.
@@ -178,7 +178,10 @@ def lay_out_operand(play: Play, place: LocatedNode, fixed: frozenset[int], why: 
         return None
     (buffer,) = made.buffers
     dim = access.levels.index(level)
-    if not all(play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)):
+    uses = prod(place.sizes) / play.program.buffer_of[buffer].cells
+    if uses < LEAST_USES or not all(
+        play.may("reorder_dims", buffer, dim=k) for k in range(dim, len(access.levels) - 1)
+    ):
         play.trace = kept
         return None
     cells = play.program.buffer_of[buffer].cells
