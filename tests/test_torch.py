@@ -375,11 +375,8 @@ def test_inputs_with_gaps_open_sizes_and_no_elements() -> None:
 
 
 @torch.no_grad()
-def test_a_graph_that_changes_its_input_is_left_to_pytorch() -> None:
-    x = torch.zeros(2, 2)
-    ours = compiled(lambda x: x.add_(1) * 2)
-    assert close(ours(x), torch.full((2, 2), 2.0)) and close(x, torch.ones(2, 2))
-    assert report(ours).graphs[0].whole == "an input is changed in place"
+def test_a_change_that_has_no_inverse_is_left_to_pytorch() -> None:
+    x = torch.ones(2, 2)
 
     def diagonal(x: Any) -> Any:
         y = x.clone()

@@ -26,6 +26,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import perfdojo_sdk
+from perfdojo_sdk.frontends.torch.writing import with_writes
 
 aten = torch.ops.aten
 
@@ -152,12 +153,15 @@ def _fake(mode: FakeTensorMode, value: Any) -> Any:
 # -- changes in place --------------------------------------------------------------------------------
 
 
-def without_changes(module: GraphModule) -> GraphModule:
+def without_changes(module: GraphModule, inputs_too: bool = False) -> GraphModule:
     """The graph with changes in place as ordinary operators; :class:`Unchangeable` if an input is changed,
-    or a view of a kind that has no inverse."""
+    or a view of a kind that has no inverse. ``inputs_too``: inputs may be changed, and are written
+    (``writing.py``)."""
     changes = [n for n in module.graph.nodes if _is_change(n)]
     if changes:
-        _Functional(module).run()
+        work = _Functional(module, inputs_too)
+        work.run()
+        with_writes(module, work.changed_inputs)
     module.graph.eliminate_dead_code()
     module.recompile()
     return module
@@ -178,8 +182,9 @@ class _Functional:
     """One pass over a graph. Each node has a current version; a change of a tensor makes new versions of it
     and of the tensors that share its memory."""
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, inputs_too: bool) -> None:
         self.graph: Graph = module.graph
+        self.inputs_too = inputs_too
         self.current: dict[Node, Node] = {}
         self.parents: dict[Node, Node] = {}
         """View -> the tensor that it is a view of."""
@@ -188,6 +193,11 @@ class _Functional:
         self.made: set[Node] = set()
         self.reshaped: dict[Node, Node] = {}
         """Tensor whose shape was changed -> the view that stands for it from then on."""
+
+    @property
+    def changed_inputs(self) -> dict[Node, Node]:
+        """Input -> what it is in the end."""
+        return {node: version for node, version in self.current.items() if node.op == "placeholder"}
 
     def run(self) -> None:
         for node in list(self.graph.nodes):
@@ -272,7 +282,7 @@ class _Functional:
         chain = [node]
         while chain[-1] in self.parents:
             chain.append(self.parents[chain[-1]])
-        if chain[-1].op in ("placeholder", "get_attr"):
+        if chain[-1].op == "get_attr" or (chain[-1].op == "placeholder" and not self.inputs_too):
             raise Unchangeable("an input is changed in place", chain[-1])
         versions = {node: new}
         for view, base in zip(chain, chain[1:], strict=False):
@@ -284,6 +294,11 @@ class _Functional:
 
     def again(self, view: Node, base: Node) -> Node:
         """A view of a new version of its tensor."""
+        node = self._view(view, base)
+        node.meta["val"] = view.meta["val"]  # over the memory of the tensor, which may be that of an input
+        return node
+
+    def _view(self, view: Node, base: Node) -> Node:
         part = _part(view)
         if part is not None:
             return self.add(aten.slice.Tensor, (base, *part), {}, view)

@@ -20,6 +20,7 @@ from perfdojo_sdk.frontends.torch.lowering import Elsewhere, Group, Lowered, low
 from perfdojo_sdk.frontends.torch.running import GraphCall, forbidden
 from perfdojo_sdk.frontends.torch.tensors import array_of, tensor_of
 from perfdojo_sdk.frontends.torch.workshop import Workshop
+from perfdojo_sdk.frontends.torch.writing import is_write, written_inputs
 from perfdojo_sdk.graph.graph import Graph
 from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.running import interpreted, run_graph
@@ -89,10 +90,11 @@ class CompiledGraph:
         nodes = list(lowered.module.graph.nodes)
         places = [n for n in nodes if n.op == "placeholder"]
         self._count = len(places)
+        self._written = written_inputs(lowered.module)
         numbers: dict[Node, int] = {node: k for k, node in enumerate(places)}
         steps: list[Step] = []
         for k, group in enumerate(lowered.groups):
-            if not group.outputs:
+            if not group.outputs and not any(map(is_write, group.nodes)):
                 continue
             call = calls[k] if group.graph is not None else eager_call(lowered.module, group)
             if group.graph is not None:
@@ -136,6 +138,8 @@ class CompiledGraph:
         for value in inputs:
             if type(value) not in PLAIN and isinstance(value, Tensor):
                 return self._original(*inputs)  # a fake tensor, or one of a kind of its own
+        if self._written and _overlap(inputs, self._written):
+            return self._original(*inputs)
         if self._direct is not None:
             return self._direct(*inputs)
         values: list[Any] = [None] * self._size
@@ -145,6 +149,15 @@ class CompiledGraph:
                 values[place] = value
         results = [values[place] if place >= 0 else held for place, held in self._results]
         return results[0] if self._single else results
+
+
+def _overlap(inputs: Sequence[Any], written: Sequence[int]) -> bool:
+    """True if an input that is written shares its memory with another one, or elements of it do."""
+    memory = [v.untyped_storage().data_ptr() if isinstance(v, Tensor) else None for v in inputs]
+    return any(
+        inputs[k].numel() and (memory.count(memory[k]) > 1 or torch._debug_has_internal_overlap(inputs[k]))
+        for k in written
+    )
 
 
 def _laid_out(call: Callable[..., Any], group: Group, members: set[Node]) -> Callable[..., Any]:
@@ -275,7 +288,7 @@ def compile_graph(
     :class:`Unsupported` if a part has no kernel and ``chosen.fallback`` is None.
     """
     try:
-        module = with_views_apart(without_changes(captured(function, inputs)))
+        module = with_views_apart(without_changes(captured(function, inputs), inputs_too=True))
     except (Unchangeable, DependsOnData) as reason:
         return _whole(function, chosen, str(reason))
     refused: dict[str, str] = {}
@@ -315,8 +328,12 @@ def _parameters(lowered: Lowered, group: Group, inputs: Sequence[Any]) -> tuple[
     """The inputs of a group's graph that are parameters or buffers of a module, or held by the graph."""
     assert group.graph is not None, "a group of ours"
     places = [node for node in lowered.module.graph.nodes if node.op == "placeholder"]
-    kinds = (torch.nn.Parameter, torch.nn.Buffer)
-    seldom = {node for node, value in zip(places, inputs, strict=True) if isinstance(value, kinds)}
+    kinds, written = (torch.nn.Parameter, torch.nn.Buffer), written_inputs(lowered.module)
+    seldom = {
+        node
+        for k, (node, value) in enumerate(zip(places, inputs, strict=True))
+        if isinstance(value, kinds) and k not in written
+    }
     pairs = zip(group.graph.inputs, group.inputs, strict=True)
     return tuple(value.name for value, node in pairs if node in seldom)
 

@@ -23,6 +23,7 @@ from perfdojo_sdk.frontends.torch.call import Call, Result
 from perfdojo_sdk.frontends.torch.capture import captured, share_memory, without_changes
 from perfdojo_sdk.frontends.torch.rows import row_of
 from perfdojo_sdk.frontends.torch.tensors import array_of
+from perfdojo_sdk.frontends.torch.writing import is_write, write_last, written_at_last
 from perfdojo_sdk.graph.arrays import dtype_of
 from perfdojo_sdk.graph.builder import Builder
 from perfdojo_sdk.graph.graph import Graph, Value
@@ -82,8 +83,11 @@ def lower(module: GraphModule, refused: Mapping[str, str] | None = None) -> Lowe
     reasons = dict(refused or {})
     trial = _Trial(module, reasons)
     for node in nodes:
-        trial.add(node)
-    ours = {n for n in nodes if n.name not in trial.reasons}
+        if is_write(node):
+            trial.given(node)
+        else:
+            trial.add(node)
+    ours = {n for n in nodes if n.name not in trial.reasons and not is_write(n)}
     views = _returned_views(module, nodes)
     groups = _grouped(module, nodes, ours - views, trial)
     counts: dict[str, int] = {}
@@ -397,14 +401,16 @@ def _decomposed(
 
 def with_views_apart(module: GraphModule) -> GraphModule:
     """The graph with a copy of each view that it returns, so that nothing else reads the one returned:
-    kernels compute what others read of it, and PyTorch makes the view of the tensor that is returned."""
+    kernels compute what others read of it, and PyTorch makes the view of the tensor that is returned. If that
+    is an input which is written at last, the input itself is returned."""
     [output] = [n for n in module.graph.nodes if n.op == "output"]
     copies: dict[Node, Node] = {}
+    written = written_at_last(module)
 
     def copied(node: Node) -> Node:
         source = _source(node)
         if source is None:
-            return node
+            return written.get(node, node)
         if node not in copies:
             base = copied(source)
             with module.graph.inserting_before(output):
@@ -470,6 +476,8 @@ def _grouped(module: GraphModule, nodes: Sequence[Node], ours: set[Node], trial:
         least = max((levels[n] for n in node.all_input_nodes if n in levels), default=kind)
         if kind == 1 and _is_ordered(node):  # random numbers are drawn in the order of the program
             least = max(least, last)
+        if node.target is write_last:
+            least = max(levels.values(), default=kind)
         if node.target is operator.getitem:
             source = node.args[0]
             assert isinstance(source, Node)
