@@ -117,13 +117,12 @@ def with_writes(module: GraphModule, changed: Mapping[Node, Node]) -> GraphModul
 
 
 def written_at_last(module: GraphModule) -> dict[Node, Node]:
-    """What inputs are in the end, as other tensors -> the calls that write them there; callers get the
-    inputs."""
+    """Tensors that inputs become at last -> the calls that write them there; callers get the inputs."""
     return {n.meta["version"]: n for n in module.graph.nodes if n.target is write_last}
 
 
 def _copied(final: Node, tensor: Node) -> Any:
-    """What a copy of a whole tensor copies, of the same shape and dtype."""
+    """The source of a copy of a whole tensor, of the same shape and dtype."""
     while final.target is aten.copy.default:
         source, mine = final.args[1], tensor.meta["val"]
         other = source.meta.get("val") if isinstance(source, Node) else None
