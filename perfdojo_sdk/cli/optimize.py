@@ -406,7 +406,7 @@ def _text(result: ModelResult) -> str:
 
 
 def _search(spent: Spent) -> str:
-    """What searches used and brought, for a person."""
+    """The use and the gain of searches, for a person."""
     most, limit = spent.budget.evaluations, spent.budget.seconds
     used = f"{spent.evaluations} of {number_of(most, 'evaluations')}" if most is not None else ""
     used = used or number_of(spent.evaluations, "evaluations")

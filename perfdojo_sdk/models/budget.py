@@ -70,7 +70,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Spent:
-    """What the searches of a model used of their budget, and what they brought."""
+    """The part of a budget that the searches of a model used, and their gain."""
 
     budget: Budget
     evaluations: int

@@ -128,7 +128,7 @@ class ModelResult:
     use: CacheUse | None = None
     """The use that was made of the cache, if it was asked for."""
     spent: Spent | None = None
-    """What searches used and brought, if there was a budget for them."""
+    """The use and the gain of searches, if there was a budget for them."""
 
 
 def kernels_of(graph: Graph) -> tuple[Kernel, ...]:

@@ -126,7 +126,7 @@ def _check_names(graph: Any) -> None:
 
 
 def _wrong(name: Any) -> str:
-    """What is wrong with a name; nothing if it is one."""
+    """The fault of a name; nothing if it is a good one."""
     if not isinstance(name, str):
         return f"the name {ascii(name)[:80]}, whose bytes are no UTF-8"
     return f"a name of {len(name)} characters; at most {MAX_NAME} are allowed" if len(name) > MAX_NAME else ""

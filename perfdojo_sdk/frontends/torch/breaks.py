@@ -43,7 +43,7 @@ class Frame:
 
 @dataclass
 class Left:
-    """Of a function that was compiled: its frame and those below it, and the breaks in them."""
+    """The frame of a function that was compiled, those below it, and the breaks in them."""
 
     frames: list[Frame] = field(default_factory=list)
     breaks: list[Elsewhere] = field(default_factory=list)
@@ -54,7 +54,7 @@ _left_by_code = ExactWeakKeyDictionary()
 
 
 def left_of(codes: Sequence[CodeType], backend: Any) -> Left:
-    """What is known of functions with these codes since Dynamo was last reset; backend None: of any."""
+    """Frames and breaks of functions with these codes since Dynamo was last reset; backend None: of any."""
     found = Left()
     for code in codes:
         for mine, left in _left_by_code.get(code, ()):
@@ -132,7 +132,7 @@ def _below(backend: Any, frame: Any, caller: Any) -> Left:
 
 
 def _of(code: CodeType, backend: Any) -> Left | None:
-    """What is kept for a code under a backend with its options."""
+    """The frames and breaks of a code under a backend with its options."""
     return next((left for mine, left in _left_by_code.get(code, ()) if mine == backend), None)
 
 

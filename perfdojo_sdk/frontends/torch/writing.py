@@ -198,7 +198,7 @@ def _argument(node: Node, place: int, name: str) -> Any:
 
 
 def _readers(tensor: Node, but: Node) -> Iterator[Node]:
-    """What reads a tensor, also through views, other than one node."""
+    """Readers of a tensor, also through views, other than one node."""
     for user in tensor.users:
         if user is not but:
             yield user
