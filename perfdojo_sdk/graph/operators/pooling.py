@@ -119,8 +119,8 @@ def average_pool(b: Builder, x: Value, axes: Sequence[Axis], with_padding: bool)
 
 
 def _counts(axis: Axis, with_padding: bool) -> list[int]:
-    """The number of taps that count at each position. Beyond the padding, where a last window may reach by rounding
-    up, none does."""
+    """The number of taps that count at each position. Beyond the padding, where a last window may reach by
+    rounding up, none does."""
     low, high = (-axis.begin, axis.size + axis.end) if with_padding else (0, axis.size)
     starts = [p * axis.stride - axis.begin for p in range(axis.output)]
     return [sum(low <= s + t * axis.dilation < high for t in range(axis.kernel)) for s in starts]
