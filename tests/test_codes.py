@@ -254,3 +254,15 @@ def test_only_what_a_loop_around_walks_along_comes_last() -> None:
         assert (turned(parsed(TURNS), last) is not None) == (0 in last.get("x", ()))
     products = TURNS.replace("x[{0},{1},{2},{3}]", "x[{0},{1},{2},{3}] * s[{1}]")
     assert turned(parsed(products), {"x": [1]}) is None
+
+
+def test_a_view_of_truth_values_is_copied() -> None:
+    """As of any other dtype: a mask that gets a dimension."""
+    given = {"x": np.ones((2, 3), np.float32), "m": np.array([True, False, True])}
+    nodes = [
+        helper.make_node("Unsqueeze", ["m", "at"], ["more"]),
+        helper.make_node("Where", ["more", "x", "zero"], ["y"]),
+    ]
+    graph = graph_of(nodes, given, at=np.array([0]), zero=np.float32(0))
+    [found] = run_graph(with_codes_moved(graph), given)
+    assert found.tolist() == [[1, 0, 1], [1, 0, 1]]

@@ -242,6 +242,27 @@ def test_each_kernel_is_judged_beside_what_it_replaces(monkeypatch: pytest.Monke
         whole_checks.requantised(graph, BYTES, lambda graph: interpreted)
 
 
+def test_each_channel_of_an_image_has_a_sum_of_its_own() -> None:
+    """Weights beyond i8 need the sum of the image; here every channel is convolved by itself."""
+    x = np.array([[[[1, 2, 3]], [[10, 20, 30]]]], np.uint8)
+    w = np.array([200, 100, 200, 100], np.uint8).reshape(2, 1, 1, 2)
+    graph = graph_of([helper.make_node("ConvInteger", ["x", "w"], ["y"], group=2)], x, "y", w=w)
+    made, _ = with_integer_sums(graph, BYTES, laws=True)
+    assert made.nodes != graph.nodes
+    [found] = run_graph(made, {made.inputs[0].name: x})
+    assert found.reshape(-1).tolist() == [400, 700, 4000, 7000]
+
+
+@pytest.mark.parametrize("unit", [BYTES, WORDS], ids=["bytes", "words"])
+def test_windows_that_never_reach_the_image_stay(unit: Unit) -> None:
+    x, w = np.array([[[1], [2]]], np.uint8), np.ones((2, 2, 2), np.int8)
+    node = helper.make_node("ConvInteger", ["x", "w", "z"], ["y"], pads=[3, 0], strides=[3])
+    graph = graph_of([node], x, "y", w=w, z=np.uint8(9))
+    made, _ = with_integer_sums(graph, unit, laws=True)
+    [found] = run_graph(made, {made.inputs[0].name: x})
+    assert found.reshape(-1).tolist() == [0, 0]
+
+
 def test_what_is_no_sum_of_bytes_and_constants_stays() -> None:
     x = drawn("uint8", (3, 6))
     w, sw = drawn("int8", (6, 4)), scales(4)

@@ -158,3 +158,16 @@ def test_the_plan_of_a_transposed_convolution_has_vectors_and_no_condition() -> 
     products = [p for p in places if isinstance(p.node, Statement) and p.node.accumulate]
     inside = [p for p in products if any(scope.suffix == "v" for scope in p.above)]
     assert sum(prod(p.sizes) for p in inside) > 0.9 * sum(prod(p.sizes) for p in products)
+
+
+def test_a_nest_that_went_into_another_one_is_not_looked_for_at_the_root() -> None:
+    text = """kernel two(x, f, b) -> y
+x f32 [1,3] heap
+f f32 [1,3,1] heap
+b f32 [3] heap
+y f32 [3,5] heap
+
+3 5 y[{0},{1}] = b[{0}]
+1 3 3 1 y[{1},{2}*2+{3}] += x[{0},{2}] * f[{0},{1},{3}]
+"""
+    assert plan(parse(text, TARGET.dialect), RULES, TARGET).games

@@ -88,10 +88,12 @@ class Builder:
 
     def same_bits(self, value: Value, dtype: str) -> Value:
         """The bits of ``value`` as elements of another dtype of the same width."""
+        self._refuse_counted([value])
+        if dtype == value.dtype:
+            return value
         if BYTES[dtype] != BYTES[value.dtype] or "bool" in (dtype, value.dtype):
             raise Malformed(f"the bits of {value.dtype} are none of {dtype}")
-        self._refuse_counted([value])
-        return value if dtype == value.dtype else self._view(value, value.shape, dtype)
+        return self._view(value, value.shape, dtype)
 
     def _view(self, value: Value, shape: Shape, dtype: str = "") -> Value:
         new = self._new(shape, dtype or value.dtype)

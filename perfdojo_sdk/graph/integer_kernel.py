@@ -86,7 +86,7 @@ def layout_of(total: Sum) -> Layout | None:
     rows = tuple(l for l in kept if l not in (FIXED, lane))
     taps = tuple(l for l in reduced if l != channels)
     batch = tuple(l for l in rows if l in weights)
-    if not _inside(total):
+    if not _inside(total) or not _reaches(total):
         return None
     return Layout(rows, lane, kept.index(lane), taps, channels, dim, batch)
 
@@ -116,6 +116,13 @@ def _inside(total: Sum) -> bool:
     for form, size in zip(total.of_image.subscripts, total.image_shape, strict=True):
         allowed |= {form, AffineExpr.of({}, size - 1).plus(form, -1)}
     return allowed.issuperset(total.guard)
+
+
+def _reaches(total: Sum) -> bool:
+    """True if some window of a sum has elements of the image, and not its border alone."""
+    forms = zip(total.of_image.subscripts, total.image_shape, strict=True)
+    ranges = [(form.bounds(total.sizes), size) for form, size in forms]
+    return all(high >= 0 and low < size for (low, high), size in ranges)
 
 
 # -- one kernel ----------------------------------------------------------------------------------------
@@ -373,8 +380,10 @@ class IntegerKernel:
         return self._joined(found)
 
     def _sum_of_image(self, image: Place) -> str:
-        """The text of the sum of the image's numbers at each place of the result."""
-        rows = self.loops[:-1]
+        """The text of the sum of the image's numbers at each place of the result: of one channel, where each
+        has its own."""
+        alone = all(self.layout.lane not in form.levels for form in self.total.of_image.subscripts)
+        rows = self.loops[:-1] if alone else self.loops
         shape = tuple(self.sizes[l] if l != FIXED else 1 for l in rows)
         moved = {name: f"{{{n}}}" for n, name in enumerate(self._inner_levels(), len(rows))}
         names = {**{l: f"{{{n}}}" for n, l in enumerate(rows)}, **moved}

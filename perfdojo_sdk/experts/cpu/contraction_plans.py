@@ -29,6 +29,10 @@ from perfdojo_sdk.search.play import Play
 #: Cost of moving one number to or from a strided place, in multiply-adds of vectors.
 SCATTER = 2.0
 
+#: Cost of vectors of groups that are not full where none is, in that of full ones: a masked load is an
+#: instruction more. Beside full ones they count as often as a group has products.
+SHORT_GROUPS = 1.25
+
 #: A plan may be the fastest if its cost is at most this factor above the best.
 NEARLY = 1.1
 
@@ -163,15 +167,15 @@ def _plan(
     rows = [row_cells(panel, nest) * BYTES[panel.dtype] for panel in panels]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     once = min(runs.get(b.array, 1) for b in columns)
-    # What is laid out for the iterations of a loop is read in one form. Instructions for groups need full
-    # vectors.
+    # What is laid out for the iterations of a loop is read in one form.
     alike, apart = 1 < once < ALL_CALLS, adds_apart(nest)
     registers, in_flight = (figures.vector_registers or 8) - apart, ADDITIONS if apart else IN_FLIGHT
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
     vector = steps * lanes * max(BYTES[panel.dtype] for panel in panels)
     near = near_caches(target)[0] // 2 / vector
+    short = size if sizes[lane] > lanes else SHORT_GROUPS if nest.group else 1.0
     tiling = best_tiling(
-        sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, size, near, in_flight
+        sizes[row], sizes[lane], lanes, registers, len(columns), alike, far, short, near, in_flight
     )
     others = [l for l in range(len(sizes)) if l not in (row, lane)]
     inside = _inside(program, nest, pairs, others, sizes[lane], tiling, target)

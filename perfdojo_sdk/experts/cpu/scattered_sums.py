@@ -67,8 +67,9 @@ class _Scattered:
 def gather_scattered(play: Play, target: Target) -> list[Decision]:
     """Turn sums of products that are scattered into ones that gather, class of results by class."""
     decisions = []
-    for node in play.program.body:
-        found = _find(play.program, node) if node.id in play.program.paths else None
+    for place in [node.id for node in play.program.body]:
+        still = len(play.program.paths.get(place, ())) == 1  # it may have gone into another nest meanwhile
+        found = _find(play.program, play.node(place)) if still else None
         if found is None:
             continue
         kept = play.trace

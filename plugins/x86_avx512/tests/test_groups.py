@@ -180,6 +180,16 @@ def test_compiled_products_are_right_on_all_inputs() -> None:
     assert NumericLeg(PLUGINS, PLUGINS.target("x86_avx512"))(traces, False) == ["", ""]
 
 
+@pytest.mark.parametrize("columns", [4, 5, 7])
+def test_fewer_columns_than_lanes_have_groups(columns: int) -> None:
+    """Their vectors are not full: no memory behind the last column is read."""
+    text = product("u8", "i8", "i32", rows=16, columns=columns, steps=18)
+    trace = games(text, "x86_avx2")[0]
+    assert f"{columns}:l 2:d" in trace.program.text
+    needs("x86_avx2")
+    assert NumericLeg(PLUGINS, PLUGINS.target("x86_avx2"))([trace], False) == [""]
+
+
 def test_an_odd_reduction_has_no_groups() -> None:
     for trace in games(product("u8", "i8", "i32", steps=13)):
         assert ":d" not in trace.program.text

@@ -92,7 +92,8 @@ PD_INLINE void pd_change_width(void *to, int to_size, const void *from, int from
 
 #include "pd_vectors.h"
 
-/* Lanes of four and of eight bytes have masks; shorter ones are copied one by one. `size` and `lanes` are constants. */
+/* Lanes of four and of eight bytes have masks; of shorter ones, the first that make up whole four bytes, such as
+ * groups, and others are copied one by one. `size` and `lanes` are constants. */
 PD_INLINE void pd_load_masked(void *v, const void *p, int64_t low, int64_t high, int size, int lanes)
 {
     union { __m256i y; __m128i x; char bytes[32]; } r = {_mm256_setzero_si256()};
@@ -102,6 +103,9 @@ PD_INLINE void pd_load_masked(void *v, const void *p, int64_t low, int64_t high,
         r.y = _mm256_maskload_epi32((const void *)p, (__m256i)pd_lanes_i32x8(low, high));
     else if (size == 4)
         r.x = _mm_maskload_epi32((const void *)p, (__m128i)pd_lanes_i32x4(low, high));
+    else if (__builtin_constant_p(low <= 0 && high > 0 && high * size % 4 == 0)
+             && low <= 0 && high > 0 && high * size % 4 == 0)
+        r.y = _mm256_maskload_epi32((const void *)p, (__m256i)pd_lanes_i32x8(0, high * size / 4));
     else
         pd_copy_some(r.bytes, p, low, high, size, lanes);
     __builtin_memcpy(v, &r, (size_t)(size * lanes));
