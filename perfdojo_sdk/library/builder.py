@@ -221,7 +221,7 @@ def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Fo
     """The first attempt, in order of time, that passes verification; :class:`Rejected` when none does."""
     order = ranked(work, attempts, initial)
     if not order[0].trace.steps and any(attempt.measured for attempt in attempts):
-        work.notes.append("the initial program is kept: what the search found is slower")
+        work.notes.append("the initial program is kept: the best of the expert and the search is slower")
     if not order[0].untimed:
         late = [attempt for attempt in order if attempt.untimed and attempt.trace.steps]
         work.notes.extend(

@@ -112,8 +112,8 @@ class SkewScopes(Analysed[Skew]):
         Requirement(
             "PD-T673",
             "the factor is not positive, or the scope would become too large",
-            "with a factor of {factor} the outer scope would have {size} iterations",
-            "use the quotient of the two iterators' factors in a subscript",
+            "the factor is {factor}, and the outer scope would have {size} iterations",
+            "use a factor of 1 or more: the quotient of the two iterators' factors in a subscript",
             _moves_forward,
             established_by=NO_MOVE,
         ),
