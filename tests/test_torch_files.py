@@ -127,7 +127,7 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
         "make": "the size of input x",
         "Absent": "has no Absent",
         "Model": "makes no module",
-        "Branch --input x=f32[2]": "does not trace Branch for x=f32[2]",
+        "Branch --input x=f32[2]": "Branch decides by elements of tensors",
         "make --input z=f32[2]": "takes no input 'z'",
         "make --input x=u16[2]": "no tensors of u16",
     }.items():

@@ -281,12 +281,53 @@ def _on_bytes(program: Program, data: Sequence[str], table: Table) -> Program | 
     return parsed(made.text)
 
 
+@dataclass(frozen=True)
+class _Bordered:
+    """A local array with a copy in its middle and one number around it, which extremes alone read."""
+
+    operation: str
+    """``max`` or ``min``, of which the number is the neutral one."""
+    begins: tuple[int, ...]
+    extents: tuple[int, ...]
+
+    def inside(self, access: Access) -> tuple[AffineExpr, ...]:
+        """The conditions, not negative, under which an element is one of the copy."""
+        places = [form.plus(AffineExpr(-at)) for form, at in zip(access.subscripts, self.begins, strict=True)]
+        ends = [AffineExpr(n - 1).plus(p, -1) for p, n in zip(places, self.extents, strict=True)]
+        return (*places, *ends)
+
+
+def _bordered(program: Program, array: str) -> _Bordered | None:
+    """The border in a local array, if there is one."""
+    leaves = [leaf for tree in program.body for leaf in tree.leaves]
+    writes = [(s, sizes) for s, sizes in leaves if s.target.array == array]
+    readers = [s for s, _ in leaves if any(read.array == array for read in s.reads)]
+    operations = {s.accumulate or "" for s in readers if isinstance(s.value, Read)}
+    shape = program.buffer_of[array].shape
+    levels = LEVELS[: len(shape)]
+    if len(writes) != 2 or len(operations) != 1 or not all(isinstance(s.value, Read) for s in readers):
+        return None
+    [operation], [(fill, whole), (copy, extents)] = operations, writes
+    if any(s.guard or s.accumulate or s.lookups for s, _ in writes) or len(extents) != len(shape):
+        return None
+    moves = [form.plus(level, -1) for form, level in zip(copy.target.subscripts, levels, strict=True)]
+    filled = fill.target.subscripts == levels and whole == shape and isinstance(copy.value, Read)
+    if not filled or any(move.terms or move.quotients for move in moves):
+        return None
+    neutral = {"max": float("-inf"), "min": float("inf")}.get(operation)
+    if not isinstance(fill.value, Literal) or neutral is None or fill.value.value != neutral:
+        return None
+    return _Bordered(operation, tuple(move.constant for move in moves), extents)
+
+
 class _OnBytes:
     """Statements of floats on their way to statements of bytes."""
 
     def __init__(self, program: Program, table: Table) -> None:
         self.program, self.table = program, table
         self.refused = self.compares = False
+        local = [b.name for b in program.buffers if b.name not in program.interface]
+        self.borders = {array: border for array in local if (border := _bordered(program, array))}
 
     def tree(self, tree: Tree, sizes: tuple[int, ...], after: Tree | None = None) -> Tree:
         """The nest on bytes; ``after``: what follows it in the same loops."""
@@ -299,7 +340,9 @@ class _OnBytes:
     def _statement(self, statement: Statement, sizes: tuple[int, ...], after: Tree | None) -> Tree:
         self.refused |= statement.accumulate not in (None, *_ORDERS)
         self.compares |= statement.accumulate is not None
-        value = self._start(statement, sizes, after) or self._value(statement.value)
+        value = (
+            self._start(statement, sizes, after) or self._around(statement) or self._value(statement.value)
+        )
         target, dtype = statement.target, self.table.dtype
         return Statement(target, value, statement.accumulate, dtype, "", statement.guard)
 
@@ -313,9 +356,22 @@ class _OnBytes:
         neutral = {"max": (float("-inf"), least), "min": (float("inf"), most)}.get(step.accumulate or "")
         if neutral is None or value.value != neutral[0] or step.target != statement.target:
             return None
-        if not isinstance(step.value, Read) or not _reached(step.guard, sizes, tuple(inner)):
+        if not isinstance(step.value, Read):
+            return None
+        border = self.borders.get(step.value.access.array)
+        inside = border.inside(step.value.access) if border else ()
+        if not _reached((*step.guard, *inside), sizes, tuple(inner)):
             return None
         return Literal(neutral[1], self.table.dtype)
+
+    def _around(self, statement: Statement) -> Expression | None:
+        """The byte around a copy with a border: extremes that read it, and start at an element or reach one
+        of the copy, keep that."""
+        border = self.borders.get(statement.target.array)
+        if border is None or not isinstance(statement.value, Literal):
+            return None
+        least, most = integer_bounds(self.table.dtype)
+        return Literal(least if border.operation == "max" else most, self.table.dtype)
 
     def _value(self, value: Expression) -> Expression:
         if isinstance(value, Read):

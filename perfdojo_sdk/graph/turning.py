@@ -46,9 +46,10 @@ def _moved(program: Program, last: Mapping[str, Collection[int]], level: int) ->
                 return {}
             for read in statement.reads:
                 if read.array not in program.inputs:
-                    if any(read != target for target in targets if target.array == read.array):
+                    here = [target for target in targets if target.array == read.array]
+                    if any(read != target for target in here):
                         return {}
-                    if not _own_place(program, read, sizes):
+                    if not _own_place(program, read, sizes) if here else not _along(read, level, rank):
                         return {}
                 elif many.issubset(read.levels):
                     dims = [d for d, form in enumerate(read.subscripts) if level in form.levels]
@@ -80,6 +81,11 @@ def _own_place(program: Program, access: Access, sizes: tuple[int, ...]) -> bool
         form.terms == ((k, 1),) or (not form.terms and sizes[k] == 1)
         for k, form in enumerate(access.subscripts)
     )
+
+
+def _along(access: Access, level: int, rank: int) -> bool:
+    """True if an element that another nest wrote is at the loops' place in the dimension ``level``."""
+    return len(access.subscripts) == rank and access.subscripts[level].terms == ((level, 1),)
 
 
 def _with_last(program: Program, moved: Mapping[str, int], level: int) -> Program:
