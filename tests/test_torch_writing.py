@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -167,6 +168,63 @@ def test_inputs_and_results_are_those_of_pytorch(function: Function) -> None:
     graph = report(ours).graphs[0]
     assert not graph.whole and not graph.elsewhere
     assert (write_last.__name__ in graph.operators) == (function in AT_LAST)
+
+
+CHANGES = (
+    "{t}[:,{a}] = {s}[:,{b}]",
+    "{t}[1:3] = {s}[1:3] * 2",
+    "{t}.index_copy_(1, i, {s}[:,:2] + 1)",
+    "{t}[:,i] = {s}[:,2:4]",
+    "{t}[1][{a}:{a}+1] = {s}[2][3:4]",
+    "{t}[:,{a}] += {s}[:,{b}]",
+    "{t}.mul_(0.5).add_({s})",
+    "{t}.copy_({s}.exp().clamp(max=3))",
+    "{t}.t()[{a}] = {s}[:,{b}]",
+    "{t}.view(2, 12)[0, {a}:{a}+3] = {s}[0,:3]",
+    "part = {t}[1:3]; part[:,{a}] = 1.5; part.add_(0.25)",
+    "more.append({s} * 2 + 1)",
+    "more.append({s}.clone())",
+)
+RESULTS = ("{s}", "{s} * 1.5", "{s}[1:3]", "{s}.t()", "{s}.sum(0)")
+
+
+def drawn(seed: int) -> tuple[str, Function]:
+    """Changes of two inputs in a random order, and what they return."""
+    dice, lines, names = random.Random(seed), list[str](), ["x", "z", "v"]
+    for _ in range(dice.randint(2, 8)):
+        change = dice.choice(CHANGES)
+        t, s, (a, b) = dice.choice("xz"), dice.choice(names), (dice.randint(0, 5), dice.randint(0, 5))
+        lines.append("    " + change.format(t=t, s=s, a=a, b=b))
+        if change.startswith("more"):
+            names.append(f"more[{len(names) - 3}]")
+    found = [dice.choice(RESULTS).format(s=s) for s in dice.sample(names, min(len(names), 3))]
+    code = "\n".join(["def drawn(x, z, v, i):", "    more = []", *lines, f"    return {', '.join(found)},"])
+    space: dict[str, Any] = {"torch": torch}
+    exec(compile(code, f"<changes {seed}>", "exec"), space)
+    return code, space["drawn"]
+
+
+def test_random_changes_of_inputs() -> None:
+    tried = 0
+    for seed in range(40):
+        torch._dynamo.reset()
+        code, function = drawn(seed)
+        torch.manual_seed(seed)
+        mine = [*(torch.randn(4, 6) for _ in range(3)), torch.tensor([5, 0])]
+        theirs = [tensor.clone() for tensor in mine]
+        try:
+            expected = function(*theirs)
+        except RuntimeError:  # PyTorch refuses an assignment over the memory that it reads
+            continue
+        found, tried = compiled(function)(*mine), tried + 1
+        for one, other in zip([*found, *mine], [*expected, *theirs], strict=True):
+            assert torch.allclose(one, other, rtol=1e-4, atol=1e-4), code
+        of_mine, of_theirs = (
+            [[y.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for x in inputs] for y in made]
+            for inputs, made in ((mine, found), (theirs, expected))
+        )
+        assert of_mine == of_theirs, code
+    assert tried > 20
 
 
 def test_inputs_over_the_same_memory_run_in_pytorch() -> None:

@@ -113,6 +113,7 @@ def with_writes(module: GraphModule, changed: Mapping[Node, Node]) -> GraphModul
         with module.graph.inserting_before(output):
             node = module.graph.call_function(write_last, (tensor, _copied(final, tensor)))
         node.meta.update(val=tensor.meta["val"], version=final)
+        final.meta["val"] = tensor.meta["val"]  # views of it that are returned are views of the input
     return module
 
 
