@@ -315,6 +315,14 @@ def refuse_leak(buffer: Buffer, occurrences: Sequence[Occurrence], level: int, h
     )
 
 
+ORDER_TURNS = (
+    "the order of dependent iterations would turn around",
+    "{first} and {second} touch one cell in iterations that would change places",
+    "keep the order of these two scopes, or separate the statements first",
+    keeps_order,
+)
+
+
 class SwapScopes(Analysed[Pair]):
     """Interchange a scope with the only scope inside it.
 
@@ -336,15 +344,7 @@ class SwapScopes(Analysed[Pair]):
             _inner_not_lockstep,
             established_by=NO_MOVE,
         ),
-        Requirement(
-            "PD-T113",
-            "the order of dependent iterations would turn around",
-            "{first} and {second} touch one cell in iterations that would change places",
-            "keep the order of these two scopes, or separate the statements first",
-            keeps_order,
-            semantic=True,
-            established_by=("fission_scope",),
-        ),
+        Requirement("PD-T113", *ORDER_TURNS, semantic=True, established_by=("fission_scope",)),
         Requirement(
             "PD-T114",
             "parallel iterations would share a cell",

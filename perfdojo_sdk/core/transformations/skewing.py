@@ -26,10 +26,10 @@ from perfdojo_sdk.core.transformation import (
 )
 from perfdojo_sdk.core.transformations.conditions import with_condition
 from perfdojo_sdk.core.transformations.scopes import (
+    ORDER_TURNS,
     PERFECTLY_NESTED,
     Pair,
     both_plain,
-    keeps_order,
     levels,
     negative_dividend,
     reaching_outside,
@@ -117,15 +117,7 @@ class SkewScopes(Analysed[Skew]):
             _moves_forward,
             established_by=NO_MOVE,
         ),
-        Requirement(
-            "PD-T674",
-            "the order of dependent iterations would turn around",
-            "{first} and {second} touch one cell in iterations that would change places",
-            "keep the order of these two scopes, or separate the statements first",
-            keeps_order,
-            semantic=True,
-            established_by=("fission_scope",),
-        ),
+        Requirement("PD-T674", *ORDER_TURNS, semantic=True, established_by=("fission_scope",)),
         Requirement(
             "PD-T675",
             "a subscript cannot be shown to stay inside its array",
