@@ -587,6 +587,8 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 F.one_hot(t, 5),
                 x.index_add(1, t, x),
                 x.index_copy(1, t, x * 2),
+                x.index_fill(1, t[:2] - 4, 2.5),
+                x.index_fill(0, t[:2] % 3, torch.tensor(7.0)),
                 torch.ops.aten.index_put(x, [None, t[:2]], x[:, :1]),
                 x.index_put((t[:2] % 3,), x[0]),
                 x.index_put((torch.arange(3), n[:, 0] - 4), x[:, 0], accumulate=True),

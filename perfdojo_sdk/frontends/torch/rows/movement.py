@@ -364,6 +364,14 @@ def _index_copy(c: Call) -> Value:
     return _along(c, c.whole("dim"), _index(c, c["index"]), c["source"], "none", negative=False)
 
 
+def _index_fill(c: Call) -> Value:
+    x, dim, index, value = c["self"], c.whole("dim"), _index(c, c["index"]), c.arguments["value"]
+    number = cast(c.b, value, c.dtype) if isinstance(value, Value) else c.b.filled((), value, c.dtype)
+    axis = axis_of(dim, x.rank)
+    shape = (*x.shape[:axis], index.elements, *x.shape[axis + 1 :])
+    return _along(c, dim, index, m.expand(c.b, number, shape), "none", negative=True)
+
+
 def _along(c: Call, dim: int, index: Value, updates: Value, by: str, negative: bool) -> Value:
     """The tensor with slices along a dimension replaced by updates, or combined with them; the index says
     where each goes."""
@@ -530,6 +538,7 @@ ROWS: Mapping[str, Row] = {
     "index_add": _of_lists(_index_add),
     "index_copy": _of_lists(_index_copy),
     "index_put": _of_lists(_index_put),
+    "index_fill": _of_lists(_index_fill),
     "one_hot": _one_hot,
     **{name: _number(0, 0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{name: _number(1, 1) for name in ("ones", "ones_like", "new_ones")},
