@@ -16,62 +16,22 @@ import onnx
 import pytest
 from command_line import ROOT, Outcome, clear
 from onnx import TensorProto, helper, numpy_helper
+from toy_models import W, built_for_toy, network
 
 import perfdojo_sdk
 from perfdojo_sdk.core.errors import DojoError
 from perfdojo_sdk.frontends.onnx.lowering import lower
-from perfdojo_sdk.graph.refusals import Reason, Refused
-from perfdojo_sdk.graph.running import interpreted
 from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
-from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.models import whole_checks
 from perfdojo_sdk.models.model import Model, base_of
 from perfdojo_sdk.models.optimise import kernels_of
 from perfdojo_sdk.models.tensors import read_tensors, write_tensors
-from perfdojo_sdk.plugins import load_plugins
-
-W = np.random.default_rng(0).standard_normal((6, 4)).astype(np.float32)
-
-
-def network(rows: Any = 3) -> Any:
-    """Two layers with the same activation, a view, and a constant as an output."""
-    nodes = [
-        helper.make_node("MatMul", ["x", "w"], ["p"], name="product"),
-        helper.make_node("Relu", ["p"], ["r"]),
-        helper.make_node("Relu", ["r"], ["t"]),
-        helper.make_node("Flatten", ["t"], ["y"], axis=0),
-        helper.make_node("Shape", ["x"], ["n"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "network",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (rows, 6))],
-        [onnx.ValueInfoProto(name=name) for name in ("y", "n")],
-        initializer=[numpy_helper.from_array(W, "w")],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
 
 
 def expected(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return np.maximum(x @ W, 0).reshape(1, -1)
-
-
-def built_for_toy(folder: Path, model: Any) -> None:
-    """A model for the toy target, each node a kernel, with a search that plays nothing."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(ROOT / "tests" / "toy_target"))
-        import perfdojo_toy
-
-        plugins = load_plugins(targets=["toy"], extra=[perfdojo_toy], without=["perfdojo-x86-avx512"])
-        # The toy's own packager links no function of a model; the index test below goes without it.
-        patch.setattr(type(plugins), "packager", lambda self, target: None)
-        graph = lower(model).graph
-        assert graph is not None
-        settings = Settings(threads=1, search="naive", repeats=3, budget_s=0.05)
-        result = building.optimise(plugins, plugins.target("toy"), graph, folder, settings, fuse=False)
-        assert len(result.checks) == 2
 
 
 @pytest.fixture(scope="module")
@@ -559,85 +519,6 @@ def test_the_arrays_of_a_sequence_are_inputs_of_a_package(
     model = perfdojo_sdk.load_model(tmp_path / "q")
     assert list(model.inputs) == ["q[0]", "q[1]"]
     assert (model(one, other) == np.concatenate([one, other])).all()
-
-
-# -- models that are too large for the interpreter ---------------------------------------------------
-
-
-class Plain:
-    """An executor as those of compiled kernels; ``wrong`` adds to each result, ``slow`` has no time."""
-
-    def __init__(self, wrong: float = 0, slow: bool = False) -> None:
-        self.wrong, self.slow = wrong, slow
-
-    def prepare(self, programs: Any) -> None:
-        if self.slow:
-            raise Refused(Reason.TARGET, "it ran longer than 60 s")
-
-    def __call__(self, program: Any, inputs: Any) -> Any:
-        return [array + np.float32(self.wrong) for array in interpreted(program, inputs)]
-
-
-def test_a_large_model_is_compared_with_plain_code(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(whole_checks, "MOST_INTERPRETED", 0)
-    graph = lower(network()).graph
-    assert graph is not None
-
-    def checked(plain: Plain) -> str:
-        return whole_checks.checked(graph, graph, model, lambda: plain)[-1]  # type: ignore[arg-type,return-value]
-
-    assert checked(Plain()) == "agrees with the model as it was given, node by node in plain code"
-    assert "ran longer" in checked(Plain(slow=True))
-    with pytest.raises(DojoError, match="plain code"):
-        checked(Plain(wrong=1))
-
-
-def steep() -> Any:
-    """Integers that floats are rounded to, and floats that show one step of them as a thousand."""
-    nodes = [
-        helper.make_node("QuantizeLinear", ["x", "fine"], ["q"], name="rounding"),
-        helper.make_node("DequantizeLinear", ["q", "coarse"], ["y"]),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "steep",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (3, 6))],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, (3, 6))],
-        initializer=[
-            numpy_helper.from_array(np.float32(data), name) for name, data in (("fine", 0.1), ("coarse", 1e3))
-        ],
-    )
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
-
-
-class Stepped(Plain):
-    """Rounds the first integers to others, so many ``steps`` away."""
-
-    def __init__(self, steps: int) -> None:
-        super().__init__()
-        self.steps = steps
-
-    def __call__(self, program: Any, inputs: Any) -> Any:
-        (found,) = interpreted(program, inputs)
-        if found.dtype == np.uint8:
-            found.flat[0] += self.steps if found.flat[0] < 100 else -self.steps
-        return [found]
-
-
-def test_integers_that_floats_are_rounded_to_may_be_a_step_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    built_for_toy(tmp_path, steep())
-    monkeypatch.setattr(whole_checks, "MOST_INTERPRETED", 0)
-    graph, model = lower(steep()).graph, perfdojo_sdk.load_model(tmp_path)
-
-    def checked(steps: int) -> str:
-        return whole_checks.checked(graph, graph, model, lambda: Stepped(steps))[-1]  # type: ignore[arg-type,return-value]
-
-    words = "of 18 integers that floats are rounded to, 1 are one step apart"
-    assert words in checked(1) and "step" not in checked(0)
-    with pytest.raises(DojoError, match="PD-O014.*output 0 of the model differs"):
-        checked(2)
 
 
 # -- memory ----------------------------------------------------------------------------------------
