@@ -248,6 +248,23 @@ def test_the_border_of_a_long_window_keeps_its_vectors_under_a_condition() -> No
     assert passes(best)
 
 
+def test_a_padded_window_along_rows_loses_its_conditions() -> None:
+    """It moves so far that taps are nearer than results, and its nest walks along rows, which the expert for
+    rows would take as it is."""
+    text = """kernel padded_window(x) -> y
+x f32 [4,600] heap
+y f32 [4,200] heap
+
+4 200
+| y[{0},{1}] = -inf
+| 5 y[{0},{1}] max= x[{0},{1}*3+{2}-2] if {1}*3+{2} >= 2 and {1}*3+{2} <= 601
+"""
+    found = plan(parse(text, TARGET.dialect), RULES, TARGET)
+    assert "split conditions" in {decision.rule for decision in found.decisions}
+    program = found.games[0].program
+    assert not any(leaf.statement.guard for node in program.body for leaf in node.leaves)
+
+
 def test_what_follows_a_padded_convolution_is_finished_where_it_is_computed() -> None:
     """The sums of a padded convolution stay in registers and in buffers of tiles; no array holds them all."""
     text = PADDED_ROWS.replace("y[", "s[").replace("y f32", "s f32 [8,10] heap\ny f32")
@@ -621,23 +638,6 @@ def test_balance_is_worked_out_without_running(threads: int, balance: float) -> 
     text = "kernel b(x) -> y\nx f32 [64,4] heap\ny f32 [64,4] heap\n\n64:p 4 y[{0},{1}] = x[{0},{1}]\n"
     (share,) = shares(parse(text), TARGET.dialect, threads)
     assert (share.place, share.iterations) == ("s0", 64) and share.balance == pytest.approx(balance)
-
-
-def test_a_padded_window_along_rows_loses_its_conditions() -> None:
-    """It moves so far that taps are nearer than results, and its nest walks along rows, which the expert for
-    rows would take as it is."""
-    text = """kernel padded_window(x) -> y
-x f32 [4,600] heap
-y f32 [4,200] heap
-
-4 200
-| y[{0},{1}] = -inf
-| 5 y[{0},{1}] max= x[{0},{1}*3+{2}-2] if {1}*3+{2} >= 2 and {1}*3+{2} <= 601
-"""
-    found = plan(parse(text, TARGET.dialect), RULES, TARGET)
-    assert "split conditions" in {decision.rule for decision in found.decisions}
-    program = found.games[0].program
-    assert not any(leaf.statement.guard for node in program.body for leaf in node.leaves)
 
 
 IMAGES = """kernel images(x, w) -> y
