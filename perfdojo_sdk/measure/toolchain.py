@@ -108,8 +108,8 @@ class Toolchain:
     ) -> Compiled | Failure:
         """Compile every ``.c`` of ``sources`` (file name -> text) into one shared object, or ``program``.
 
-        The other files are for ``#include``. Failures: ``compile`` with the commonest message
-        first, ``compile_timeout``. OSError when the compiler is gone.
+        The other files are for ``#include``. ``timeout_s`` counts for each ``.c``. Failures: ``compile`` with
+        the commonest message first, ``compile_timeout``. OSError when the compiler is gone.
         """
         with private_folder("cc") as folder:
             refused = write_sources(folder, sources)
@@ -119,6 +119,7 @@ class Toolchain:
             options = (*self.spelled(flags), *(_STRICT if program else _SHARED))
             known = self._known_headers(sources, options)
             rest = ["-o", "out.so", *units, *self.link_flags]
+            timeout_s *= max(1, len(units))
             ended = run_tool([*self.command, *options, *known, *rest], folder, timeout_s)
             if known and ended and ended.status:
                 ended = run_tool([*self.command, *options, *rest], folder, timeout_s)
