@@ -16,6 +16,7 @@ from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.subscripts import LEVELS
+from perfdojo_sdk.core.transformations.staging import Form
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import is_product
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
@@ -37,43 +38,38 @@ LEAST_ROWS = 8
 MOST_ROWS = 64
 
 
-def join_row_blocks(play: Play, target: Target) -> list[Decision]:
-    """Join nests around blocks of rows where what they pass to each other fills the second cache."""
-    decisions = []
+def join_row_blocks(play: Play, target: Target, roots: list[str]) -> list[Decision]:
+    """Join a run of nests around blocks of rows where what they pass to each other fills the second cache."""
     room = near_caches(target)[1] // 2
-    for roots in _runs(play.program):
-        passed = _passed(play.program, roots)
-        moved = sum(_bytes(play.program, array) for array in passed)
-        whole = part(play.program, [play.node(root) for root in roots])
-        if moved <= room or is_contraction(whole, play.rules):  # whose tiles pass on what registers hold
-            continue
-        kept = play.trace
-        copied = _lay_out(play, roots)
-        found = _join(play, roots, passed, room)
-        numbers = {"bytes passed on": moved, "nests": len(roots)}
-        if found is None:
-            play.trace = kept
-            why = "their loops over rows cannot be joined, or no block of them fits into the second cache"
-            decisions.append(Decision("keep rows apart", roots[0], f"{', '.join(passed)}", why, numbers))
-            continue
-        root, rows, near = found
-        decisions += copied
-        why = "what the nests pass on then stays in the second cache"
-        choice = f"{len(roots)} nests in blocks of {rows} rows"
-        decisions.append(Decision(BLOCK_ROWS, root, choice, why, numbers | {"bytes of a block": near}))
-    return decisions
+    passed = _passed(play.program, roots)
+    moved = sum(_bytes(play.program, array) for array in passed)
+    whole = part(play.program, [play.node(root) for root in roots])
+    if moved <= room or is_contraction(whole, play.rules):  # whose tiles pass on what registers hold
+        return []
+    kept = play.trace
+    copied = lay_out(play, roots)
+    found = _join(play, roots, passed, room)
+    numbers = {"bytes passed on": moved, "nests": len(roots)}
+    if found is None:
+        play.trace = kept
+        why = "their loops over rows cannot be joined, or no block of them fits into the second cache"
+        return [Decision("keep rows apart", roots[0], f"{', '.join(passed)}", why, numbers)]
+    root, rows, near = found
+    why = "what the nests pass on then stays in the second cache"
+    choice = f"{len(roots)} nests in blocks of {rows} rows"
+    return [*copied, Decision(BLOCK_ROWS, root, choice, why, numbers | {"bytes of a block": near})]
 
 
 def inside(program: Program, root: str) -> Program:
     """One iteration of a block as a program: its nests without the loops around them."""
     (node,) = (node for node in program.body if node.id == root)
-    depth, body = _innermost(node)
+    depth, body = innermost_body(node)
     forms = (*[AffineExpr.of({})] * depth, *LEVELS[: len(LEVELS) - depth])
     by = Renumbering(forms)
     return part(program, (node,)).with_body(tuple([child.renumbered(by) for child in body]))
 
 
-def _innermost(node: Node) -> tuple[int, tuple[Node, ...]]:
+def innermost_body(node: Node) -> tuple[int, tuple[Node, ...]]:
     """The loops of a perfect nest, and what the last of them holds."""
     depth = 0
     body: tuple[Node, ...] = (node,)
@@ -82,7 +78,44 @@ def _innermost(node: Node) -> tuple[int, tuple[Node, ...]]:
     return depth, body
 
 
-def _runs(program: Program) -> Iterator[list[str]]:
+def loops_around(program: Program, root: str) -> list[Scope]:
+    """The loops of which :func:`inside` takes one iteration, outermost first."""
+    (node,) = (node for node in program.body if node.id == root)
+    found: list[Scope] = []
+    for _ in range(innermost_body(node)[0]):
+        assert isinstance(node, Scope)
+        found.append(node)
+        node = node.body[0]
+    return found
+
+
+def same_in_each(loops: Sequence[Scope]) -> dict[str, int]:
+    """Arrays of which sums in a perfect nest read the same elements in each iteration of a loop, in one form,
+    and that no iteration writes; with the position of that loop, the outermost if there are several. The
+    nest stands at the root."""
+    forms: dict[str, set[Form]] = {}
+    summed = set()
+    for statement, sizes in loops[0].leaves:
+        for access in statement.every_read:
+            forms.setdefault(access.array, set()).add(Form.of(access, len(loops), sizes))
+            summed |= {access.array} if statement.accumulate else set()
+    found = {}
+    for array in summed - {*loops[0].written_arrays}:
+        (form, *others), level = forms[array], 0
+        while level < len(loops) and (loops[level].size == 1 or level in form.outer):
+            level += 1
+        if not others and level < len(loops):
+            found[array] = level
+    return found
+
+
+def iterations_alike(program: Program, root: str) -> dict[str, int]:
+    """Array -> iterations of a loop around a block, or of a recurrence, that read the same elements of it."""
+    loops = loops_around(program, root)
+    return {array: loops[level].size for array, level in same_in_each(loops).items()}
+
+
+def runs_of_nests(program: Program) -> Iterator[list[str]]:
     """Nests that follow each other, each using what one before it in the run wrote, under loops of the same
     sizes."""
     run: list[Scope] = []
@@ -97,10 +130,10 @@ def _runs(program: Program) -> Iterator[list[str]]:
 
 def _continues(run: Sequence[Scope], node: Scope) -> bool:
     written = {array for each in run for array in each.written_arrays}
-    return not written.isdisjoint(node.read_arrays) and bool(_common([*run, node]))
+    return not written.isdisjoint(node.read_arrays) and bool(common_loops([*run, node]))
 
 
-def _common(nests: Sequence[Scope]) -> list[int]:
+def common_loops(nests: Sequence[Scope]) -> list[int]:
     """Sizes of the outermost loops that all nests have in common."""
     sizes = [[scope.size for scope in _loops(nest)] for nest in nests]
     shared = 0
@@ -137,9 +170,9 @@ def _bytes(program: Program, array: str) -> int:
     return program.buffer_of[array].bytes
 
 
-def _lay_out(play: Play, roots: list[str]) -> list[Decision]:
+def lay_out(play: Play, roots: list[str]) -> list[Decision]:
     """Copy the operands whose lanes lie apart once for all blocks."""
-    fixed = frozenset(range(len(_common([play.scope(root) for root in roots]))))
+    fixed = frozenset(range(len(common_loops([play.scope(root) for root in roots]))))
     places = [place for place in play.program.places if place.above and place.above[0].id in roots]
     products = [p for p in places if isinstance(p.node, Statement) and is_product(p.node)]
     found = [lay_out_operand(play, place, fixed, "which every block of rows reads") for place in products]
@@ -149,7 +182,7 @@ def _lay_out(play: Play, roots: list[str]) -> list[Decision]:
 def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[str, int, int] | None:
     """Join the nests in blocks; the root of all, the rows of a block, and the bytes that it passes on. None
     where a move that this needs is not legal."""
-    sizes = _common([play.scope(root) for root in roots])
+    sizes = common_loops([play.scope(root) for root in roots])
     # A nest reads one large array and writes another one; what is not in use gives way.
     each = sum(sorted(_bytes(play.program, array) for array in passed)[-2:]) // prod(sizes)
     rows = largest_divisor(sizes[-1], max(1, min(MOST_ROWS, room // max(each, 1))))
@@ -169,23 +202,30 @@ def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[s
                 return None
             if level + 1 < depth:
                 place = play.scope(place).body[0].id
-    for node in _innermost(play.node(root))[1]:
+    for node in innermost_body(play.node(root))[1]:
         _along_rows_of_memory(play, node, depth)
-    for array in passed:
-        _, nests = _innermost(play.node(root))
-        writers = [node.id for node in nests if array in node_writes(node)]
-        made = play.may("stage_write", writers[0], array=array) if len(writers) == 1 else None
-        if made is None or not inline_everywhere(play, array):
-            return None
-        for k in range(depth):
-            play.may("reuse_dims", made.buffers[0], dim=k)
+    if not all(hold_in_block(play, root, array) for array in passed):
+        return None
     return root, rows, each * rows
+
+
+def hold_in_block(play: Play, root: str, array: str) -> bool:
+    """Give what one nest of a block passes on an array with the size of a block; false where several nests
+    write it, or a move is not legal."""
+    depth, nests = innermost_body(play.node(root))
+    writers = [node.id for node in nests if array in node_writes(node)]
+    made = play.may("stage_write", writers[0], array=array) if len(writers) == 1 else None
+    if made is None or not inline_everywhere(play, array):
+        return False
+    for k in range(depth):
+        play.may("reuse_dims", made.buffers[0], dim=k)
+    return True
 
 
 def _along_rows_of_memory(play: Play, node: Node, depth: int) -> None:
     """Turn a nest of one statement so that the loop that walks through neighbours of the array it writes is
     inside, as what it passes on is laid out in the order of its loops."""
-    levels, body = _innermost(node)
+    levels, body = innermost_body(node)
     if len(body) != 1 or not isinstance(body[0], Statement) or is_product(body[0]):
         return
     target = body[0].target

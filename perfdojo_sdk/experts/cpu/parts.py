@@ -12,14 +12,14 @@ from perfdojo_sdk.core.made import Made
 from perfdojo_sdk.core.move import Move
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Step, Trace
-from perfdojo_sdk.experts.cpu.recurrences import same_in_each
+from perfdojo_sdk.experts.cpu.blocks import loops_around, same_in_each
 from perfdojo_sdk.search.play import Play
 
 
 def replay(play: Play, trace: Trace, around: str = "") -> None:
     """Play the moves of a part's game on the whole program, which may have other names for what they make.
-    ``around``: a loop of which the part is one iteration; what that copies at its root, and is the same
-    in each iteration, is copied before the loop.
+    ``around``: the outermost of the loops of which the part is one iteration; copies of what is the same in
+    each iteration of one of them are made before that loop.
 
     There, loops may stand around the part: threads are theirs, so no scope of the part gets any, and what the
     moves make has one place for all iterations of these loops. :class:`MoveError` where a move is not legal
@@ -28,6 +28,7 @@ def replay(play: Play, trace: Trace, around: str = "") -> None:
     names: dict[str, str] = {}
     before_all: set[str] = set()
     """Copies before the loop: no iteration may use a place of it again for another element."""
+    loops = [loop.id for loop in loops_around(play.program, around)] if around else []
     for step in trace.steps:
         move = step.move.renamed(names)
         parameters, place = dict(move.parameters), move.place
@@ -39,7 +40,8 @@ def replay(play: Play, trace: Trace, around: str = "") -> None:
         if place in before_all and move.transformation == "reuse_dims":
             continue
         if around and move.transformation == "stage_read":
-            place = around if parameters["array"] in same_in_each(play.scope(around)) else place
+            same = same_in_each([play.scope(loop) for loop in loops]).get(str(parameters["array"]))
+            place = place if same is None else loops[same]
         made = play.must(move.transformation, place, **parameters)
         if place != move.place:
             before_all.update(made.buffers)

@@ -20,7 +20,8 @@ from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
-from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, join_row_blocks
+from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, iterations_alike
+from perfdojo_sdk.experts.cpu.column_blocks import join_blocks
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
 from perfdojo_sdk.experts.cpu.contraction_plans import ALL_CALLS, best_plan
 from perfdojo_sdk.experts.cpu.contractions import play_contractions
@@ -38,7 +39,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
     separate_temporaries,
     split_conditions,
 )
-from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence, same_in_each
+from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
@@ -72,7 +73,7 @@ PREPARATIONS = (
     distribute,
     separate_temporaries,
     join_channels,
-    join_row_blocks,
+    join_blocks,
 )
 
 
@@ -120,7 +121,7 @@ class _Planner:
         """The games that go on from ``start`` with those of all parts of its program, likeliest first."""
         program = start.program
         ways = [
-            (found, nodes if way == RECURRENCE else ())
+            (found, nodes if way in (RECURRENCE, BLOCK_ROWS) else ())
             for way, nodes in self._parts(program)
             for found in self._ways(program, way, nodes)
         ]
@@ -130,11 +131,13 @@ class _Planner:
             game = Play(start.root, self.rules, self.rules.most)
             game.trace = start
             for found, steps in ways:
-                if not self._join(game, found, number, steps[0].id if steps else "") and steps:
+                joined = steps and self._join(game, found, number, steps[0].id)
+                if not joined and not self._join(game, found, number) and steps:
                     for other in self._ways(program, "contraction", steps):
                         self._join(game, other, number)
             for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, least_work), (RECURRENCE, least_work)):
-                for place in self._places(rule) & game.program.paths.keys():
+                paths = game.program.paths
+                for place in sorted(self._places(rule) & paths.keys(), key=paths.__getitem__):
                     share_out(game, place, least)
             settle_buffers(game)
             if all(game.program != other.program for other in games):
@@ -279,8 +282,9 @@ class _Planner:
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
         if way in (BLOCK_ROWS, RECURRENCE):
-            around, same = self.runs, same_in_each(nodes[0]) if way == RECURRENCE else {}
-            self.runs = {**self.constants, **same}
+            around = self.runs
+            alike = iterations_alike(program, nodes[0].id)
+            self.runs = {**around, **{array: n * around.get(array, 1) for array, n in alike.items()}}
             games = self._games(Trace(inside(program, nodes[0].id)))
             self.runs = around
             return [games]

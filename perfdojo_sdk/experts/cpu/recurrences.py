@@ -7,12 +7,9 @@ What it lays out of weights is the same in each iteration, and laid out once, be
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.program import Node, Program, Scope
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
-from perfdojo_sdk.experts.cpu.blocks import inside
+from perfdojo_sdk.experts.cpu.blocks import inside, same_in_each
 from perfdojo_sdk.hookspecs.types import Target
 
 #: The rule's name in decisions; their places are the loops.
@@ -24,7 +21,7 @@ def is_recurrence(program: Program, node: Node, target: Target) -> bool:
     same in each iteration and used several times there."""
     if not isinstance(node, Scope) or len(node.body) < 2:
         return False
-    written, same = {*node.written_arrays}, same_in_each(node)
+    written, same = {*node.written_arrays}, same_in_each([node])
     for facts in facts_of(inside(program, node.id), target):
         for work in facts.works:
             reads = work.statement.reads if work.kind is Kind.CONTRACTION else ()
@@ -33,17 +30,3 @@ def is_recurrence(program: Program, node: Node, target: Target) -> bool:
             if any(work.sizes[level] > 1 for access in fixed for level in carried - {*access.levels}):
                 return True
     return False
-
-
-def same_in_each(loop: Node) -> Mapping[str, int]:
-    """Arrays of which sums in a loop at the root read the same elements in each iteration, in one form, and
-    that no iteration writes; with the number of iterations."""
-    assert isinstance(loop, Scope), "a recurrence is a loop"
-    statements = [leaf.statement for leaf in loop.leaves]
-    forms: dict[str, set[Access]] = {}
-    for statement in statements:
-        for access in statement.every_read:
-            forms.setdefault(access.array, set()).add(access)
-    moving = {array for array, met in forms.items() if len(met) > 1 or any(0 in a.levels for a in met)}
-    summed = {access.array for s in statements if s.accumulate for access in s.reads}
-    return dict.fromkeys(summed - moving - {*loop.written_arrays}, loop.size)

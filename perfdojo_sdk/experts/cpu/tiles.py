@@ -89,7 +89,8 @@ def best_tiling(
     near: float = inf,
     in_flight: int = IN_FLIGHT,
 ) -> Tiling:
-    """The cheapest tiling whose accumulators fit the registers; ``alike``: with tiles of one kind, if any.
+    """The cheapest tiling whose accumulators fit the registers; ``alike``: one that reads all panels in one
+    form, if there is any.
 
     ``sums`` products are computed at once from the same rows. Besides the accumulators, a vector of
     each column operand and one value of the rows must find a register. ``far``: where those values come
@@ -109,8 +110,14 @@ def best_tiling(
                         )
 
     found = list(tilings())
-    of_one_kind = [t for t in found if len(t.pieces) == 1 and rows % t.high == 0] if alike else []
+    of_one_kind = [t for t in found if _read_alike(t, rows)] if alike else []
     return min(of_one_kind or found, key=lambda t: (t.cost, -t.high))
+
+
+def _read_alike(tiling: Tiling, rows: int) -> bool:
+    """True if one copy of all panels serves all tiles: panels are equal, and tiles as well where each kind of
+    tile would have the only panel copied for itself."""
+    return len(tiling.pieces) == 1 and (tiling.pieces[0].tiles > 1 or rows % tiling.high == 0)
 
 
 def cover(columns: int, wide: int, lanes: int) -> tuple[Piece, ...]:
