@@ -160,7 +160,7 @@ class _Panel:
         self.partial = ""
         """The array of the sums of one block, where these start from zero."""
         self.blocks = ""
-        """The loop over such blocks; it stands outside of the panels if that reads less of the rows' operand."""
+        """The loop over such blocks, if it stands outside of all panels."""
         self.packs = False
         """True if something was copied that might have been read where it lies."""
 
@@ -201,16 +201,15 @@ class _Panel:
         return True
 
     def _reads_less_by_blocks(self) -> bool:
-        """True if the rows' operand outgrows the second cache, a block of it does not, and reading it again
-        for each panel is more than to add each block to all results."""
+        """True if the rows' operand outgrows the second cache, and a block of it with all results, to which
+        it is added, does not."""
         play, plan, blocks = self.moves, self.plan, self.moves.scope(self.blocks).size
         columns = {b.array for b in plan.columns}
         rows = {a.array for p in self.nest.products for a in (p.one, p.other)} - columns
         size = sum(play.program.buffer_of[array].bytes for array in rows)
         results = sum(play.program.buffer_of[p.target.array].bytes for p in self.nest.products)
-        passes = sum(piece.tiles for piece in plan.tiling.pieces)
-        near = size / blocks <= self.second_cache < size
-        return near and not plan.around + plan.inside and passes * size > size + 2 * blocks * results
+        near = size / blocks + results <= self.second_cache < size
+        return near and not (plan.around or plan.inside)
 
     def _block_reduction(self, head: str) -> list[str]:
         """Cut the reduction where a panel outgrows half of the second cache, or a sum of floats has many

@@ -175,7 +175,8 @@ def _start(play: Play, root: str) -> str | None:
     and the sum is alone in its nest as well."""
     node, before = play.node(root), play.program.body[: play.program.paths[root][0]]
     total = node.chain[1] if isinstance(node, Scope) else None
-    writers = [other for other in before if total and total.target.array in other.written_arrays]
+    array = total.target.array if total else ""
+    writers = [other for other in before if any(l.statement.target.array == array for l in other.leaves)]
     if not total or not writers or not isinstance(writers[-1], Scope):
         return None
     first = writers[-1].chain[1]
