@@ -236,6 +236,35 @@ def test_the_inside_of_a_padded_convolution_has_no_condition(text: str) -> None:
     assert inside and all(0.5 <= float(share) <= 1 for share in inside)
 
 
+#: :data:`PADDED_ROWS` with results that start in a nest of their own; with loops in another order, too.
+APART = """8 10 y[{0},{1}] = 0
+8 10 4 3 y[{0},{1}] += x[{2},{1}+{3}-1] * f[{0},{2},{3}] if {1}+{3} >= 1 and {1}+{3} <= 10
+"""
+ROWS_INSIDE = """10 8 y[{1},{0}] = 0
+8 4 3 10 y[{0},{3}] += x[{1},{3}+{2}-1] * f[{0},{1},{2}] if {3}+{2} >= 1 and {3}+{2} <= 10
+"""
+
+
+@pytest.mark.parametrize("body", [APART, ROWS_INSIDE])
+def test_a_padded_convolution_starts_its_own_sums(body: str) -> None:
+    """Its parts are then contractions, as if it had been written in one nest."""
+    found = planned(PADDED_ROWS.partition("\n8 10\n")[0] + "\n" + body)
+    assert [d.choice for d in found.decisions if d.rule == "join starts"] == ["joined with s2"]
+    ways, together = (
+        [d.choice for d in plan.decisions if d.rule == "parts"] for plan in (found, planned(PADDED_ROWS))
+    )
+    assert ways == together and ways.count("contraction") == 3
+    assert passes(found.games[0])
+
+
+def test_a_padded_convolution_that_goes_on_with_sums_stays_alone() -> None:
+    """What is written before it is no start of its sums, but adds to them."""
+    text = PADDED_ROWS.partition("\n8 10\n")[0] + "\n" + APART.partition("\n")[0]
+    more = "\n8 10 y[{0},{1}] += f[{0},0,0]\n" + APART.partition("\n")[2]
+    found = planned(text + more)
+    assert "join starts" not in [d.rule for d in found.decisions] and passes(found.games[0])
+
+
 def test_the_border_of_a_long_window_keeps_its_vectors_under_a_condition() -> None:
     """Taps are not cut where only some rows of a border have them: a border is one sum, with masked rows."""
     text = PADDED_ROWS.replace("[8,4,3]", "[16,4,9]").replace("[8,10]", "[16,40]").replace("[4,10]", "[4,40]")

@@ -26,6 +26,7 @@ from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, mo
 from perfdojo_sdk.experts.cpu.matrix_tiles import matrix_plays
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
+    join_distant,
     largest_divisor,
     near_caches,
     share_out,
@@ -126,11 +127,14 @@ def play_contraction(play: Play, nest: Nest, plan: Plan, target: Target, in_plac
     arrange(play, order)
     pieces = plan.tiling.pieces
     lanes = cut(play, nest.loops[plan.lane].id, [piece.columns for piece in pieces])
-    packs = False
+    packs, blocks = False, list[str]()
     for piece, lane in zip(pieces, lanes, strict=True):
         panel = _Panel(play, plan, piece, target, nest, in_place)
         panel.play(lane)
         packs = packs or panel.packs
+        blocks += filter(None, [panel.blocks])
+    for more in blocks[1:]:
+        join_distant(play, blocks[0], more)
     return packs
 
 
@@ -155,6 +159,8 @@ class _Panel:
         """True if the reduction is in blocks that add to the output."""
         self.partial = ""
         """The array of the sums of one block, where these start from zero."""
+        self.blocks = ""
+        """The loop over such blocks, if it stands outside of all panels."""
         self.packs = False
         """True if something was copied that might have been read where it lies."""
 
@@ -173,6 +179,37 @@ class _Panel:
             self._pack(panels[:1])
         else:
             self._pack(heads if self.plan.inside else tiles)
+        if self.blocks and not self._blocks_outside(panels[0] if len(panels) > 1 else ""):
+            self.blocks = ""
+
+    def _blocks_outside(self, panels: str) -> bool:
+        """Bring the loop over blocks outside of the panels, which then pass a part of the rows' operand that
+        stays in the second cache; false where that does not pay, or no move allows it."""
+        play, kept = self.moves, self.moves.trace
+        if not self._reads_less_by_blocks():
+            return False
+        if not panels:
+            return True
+        try:
+            for child in reversed(play.scope(panels).body[1:]):
+                top = separate(play, child.id, panels)
+                if child.id == self.blocks:
+                    play.must("swap_scopes", top)
+        except MoveError:
+            play.trace = kept
+            return False
+        return True
+
+    def _reads_less_by_blocks(self) -> bool:
+        """True if the rows' operand outgrows the second cache, and a block of it with all results, to which
+        it is added, does not."""
+        play, plan, blocks = self.moves, self.plan, self.moves.scope(self.blocks).size
+        columns = {b.array for b in plan.columns}
+        rows = {a.array for p in self.nest.products for a in (p.one, p.other)} - columns
+        size = sum(play.program.buffer_of[array].bytes for array in rows)
+        results = sum(play.program.buffer_of[p.target.array].bytes for p in self.nest.products)
+        near = size / blocks + results <= self.second_cache < size
+        return near and not (plan.around or plan.inside)
 
     def _block_reduction(self, head: str) -> list[str]:
         """Cut the reduction where a panel outgrows half of the second cache, or a sum of floats has many
@@ -227,6 +264,7 @@ class _Panel:
             play.trace = kept
             return ""
         self.partial = play.scope(loops[0]).leaves[0].statement.target.array
+        self.blocks = loops[0]
         return loops[1]
 
     def _tile_rows(self, head: str) -> list[str]:
@@ -320,13 +358,15 @@ class _Panel:
         play, plan = self.moves, self.plan
         if not plan.may_pack:
             return False
-        reads = [t for t in play.scope(place).touches[array] if not t.writes]
-        again = prod(reads[0].sizes) // (plan.steps * self.piece.wide * self.piece.width)
+        read = next(t for t in play.scope(place).touches[array] if not t.writes)
+        depth, columns = len(play.around(place)), self.piece.wide * self.piece.width
+        cells = prod(size for k, size in enumerate(read.sizes, depth) if k in read.access.levels)
+        steps = min(plan.steps, cells // columns)  # those of one block, if the place is inside of it
         width = self._row_length(array)
         return (
-            again >= WORTH_PACKING * plan.tiling.high
-            and width > self.piece.wide * self.piece.width * self.group
-            and width * (plan.steps // self.group) * self.cell > self.first_cache // 2
+            prod(read.sizes) // (steps * columns) >= WORTH_PACKING * plan.tiling.high
+            and width > columns * self.group
+            and width * (steps // self.group) * self.cell > self.first_cache // 2
         )
 
     def _row_length(self, array: str) -> int:

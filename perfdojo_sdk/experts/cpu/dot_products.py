@@ -59,7 +59,7 @@ def find_dots(program: Program, root: Scope, target: Target) -> Dots | None:
     along = [lane_stride(program.buffer_of[r.array], r.subscripts, level) for r in statement.reads]
     if level in statement.target.levels or any(step not in (0, 1) for step in along):
         return None
-    if width < 2 or total.size % width or node.size < ROWS or loops[-1].suffix:
+    if not 2 <= width <= total.size or node.size < ROWS or loops[-1].suffix:
         return None
     matrices = [r for r in statement.reads if {level - 1, level} <= {*r.levels}]
     shared = [r for r in statement.reads if level - 1 not in r.levels]
@@ -116,7 +116,9 @@ def _join_units(play: Play) -> None:
 
 
 def _in_step(play: Play, found: Dots) -> None:
-    """Split the sums into lanes, and the rows into groups whose sums go side by side."""
+    """Split the sums into lanes, and the rows into groups whose sums go side by side. What is left of a sum
+    behind its vectors is added to each result."""
+    cut_off_rest(play, found.total, found.width)
     for part in cut_off_rest(play, found.rows, ROWS):
         rows = split(play, part, min(ROWS, play.scope(part).size))[-1]
         total = next(node.id for node in play.scope(rows).body if isinstance(node, Scope))

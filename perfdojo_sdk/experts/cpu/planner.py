@@ -33,6 +33,7 @@ from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
+    join_conditional_starts,
     join_epilogues,
     lay_out_operands,
     name_factors,
@@ -65,6 +66,7 @@ PREPARATIONS = (
     hoist_functions,
     name_factors,
     gather_scattered,
+    join_conditional_starts,
     lay_out_operands,
     join_epilogues,
     split_conditions,

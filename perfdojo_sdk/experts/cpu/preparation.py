@@ -17,7 +17,8 @@ from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
 from perfdojo_sdk.experts.cpu.contraction_nests import find_nest
-from perfdojo_sdk.experts.cpu.loops import chain
+from perfdojo_sdk.experts.cpu.loops import arrange, chain
+from perfdojo_sdk.experts.cpu.steps import join_distant
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -144,6 +145,61 @@ def _changing(program: Program, place: LocatedNode, value: Operation) -> set[int
     return {
         level for level in range(len(here) - 1) if any(p[: level + 1] == here[: level + 1] for p in writes)
     }
+
+
+# -- what starts a conditional contraction -------------------------------------------------------------
+
+
+def join_conditional_starts(play: Play, target: Target) -> list[Decision]:
+    """Join a conditional sum of products with the nest that starts its results, so that whoever splits the
+    conditions off splits that too: sums that start elsewhere are no contraction of their own."""
+    decisions = []
+    for root in [node.id for node in play.program.body if _conditional_product(node)]:
+        start, kept = _start(play, root), play.trace
+        if start is None:
+            continue
+        try:
+            joined = _join_with_start(play, start, root)
+        except MoveError:
+            joined = False
+        if not joined:
+            play.trace = kept
+            continue
+        why = "its results then stay in registers from the start, in each part of it"
+        decisions.append(Decision("join starts", start, f"joined with {root}", why))
+    return decisions
+
+
+def _start(play: Play, root: str) -> str | None:
+    """The last perfect nest before a sum that writes the sum's results, if it gives each one its first value,
+    and the sum is alone in its nest as well."""
+    node, before = play.node(root), play.program.body[: play.program.paths[root][0]]
+    total = node.chain[1] if isinstance(node, Scope) else None
+    array = total.target.array if total else ""
+    writers = [other for other in before if any(l.statement.target.array == array for l in other.leaves)]
+    if not total or not writers or not isinstance(writers[-1], Scope):
+        return None
+    first = writers[-1].chain[1]
+    plain = first is not None and not first.accumulate and not first.guard
+    return writers[-1].id if plain else None
+
+
+def _join_with_start(play: Play, start: str, root: str) -> bool:
+    """Bring the loops over results outside, in the order of those that start them, and join all of these;
+    false where that is not legal, with some moves played."""
+    first, second = play.scope(start), play.scope(root)
+    (loops, begin), (others, total) = first.chain, second.chain
+    assert begin is not None and total is not None
+    places = zip(begin.target.subscripts, total.target.subscripts, strict=True)
+    same = {min(a.levels): min(b.levels) for a, b in places if len(a.levels) == len(b.levels) == 1}
+    if len(same) < len(loops) or len({*same.values()}) < len(loops):
+        return False
+    order = [same[level] for level in range(len(loops))]
+    order += [level for level in range(len(others)) if level not in order]
+    arrange(play, [others[level].id for level in order])
+    if not join_distant(play, start, others[order[0]].id):
+        return False
+    return all(play.may("join_scopes", loop.id) is not None for loop in loops[1:])
 
 
 # -- operands that several nests read ------------------------------------------------------------------

@@ -88,6 +88,17 @@ def test_a_long_reduction_is_cut_into_blocks_that_fit_half_of_the_second_cache()
     assert "v_r" not in in_place.program.buffer_of
 
 
+def test_blocks_of_a_very_long_sum_pass_all_panels_one_after_the_other() -> None:
+    """A block of the rows stays in the second cache for all panels, each packed for its block; rows that this
+    cache holds as a whole stay, and the blocks of each panel with them."""
+    game = play("matmul[130,66,20011]", "x86_avx2")
+    (blocks,) = [node for node in game.traces[0].program.body if "b_r" in node.arrays]
+    assert blocks.size == 20011 // 870 and "b_r_2" in blocks.arrays, "panels of both widths"
+    assert verify_dependence_trace(game.traces[0], game.rules)
+    whole = play("matmul[10,66,20011]", "x86_avx2").traces[0].program
+    assert [node.size for node in whole.body if "a" in node.arrays][0] == 4, "panels first"
+
+
 def test_panels_are_read_in_place_only_where_their_rows_begin_in_many_sets_of_a_cache() -> None:
     """Rows of 448 numbers, but not rows of a page or of a small part of it."""
     assert [len(play(f"matmul[256,{columns},1024]").traces) for columns in (448, 1024, 128)] == [2, 1, 1]

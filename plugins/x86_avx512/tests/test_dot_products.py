@@ -27,7 +27,7 @@ def linear(rows: int, columns: int, dtype: str = "f32") -> str:
     )
 
 
-CASES = {"even": (1024, 2048), "rest": (1029, 1504)}
+CASES = {"even": (1024, 2048), "rest": (1029, 1504), "odd": (1029, 1507)}
 
 
 def _rules(text: str, target: str) -> set[str]:
@@ -38,7 +38,8 @@ def _rules(text: str, target: str) -> set[str]:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_rows_of_a_large_matrix_go_in_step(build_all: BuildAll, target: str) -> None:
-    """Whole groups of rows and a rest; the partial results of a group are in registers."""
+    """Whole groups of rows and a rest, of whole vectors and a rest; the partial results of a group are in
+    registers."""
     texts = {}
     for name, case in CASES.items():
         assert "rows in step" in _rules(linear(*case), target)
@@ -71,11 +72,12 @@ def test_doubles_go_in_step_too() -> None:
 
 def test_a_matrix_that_a_cache_holds_is_left_to_other_rules() -> None:
     assert "rows in step" not in _rules(linear(64, 256), "x86_avx2")
-    assert "rows in step" not in _rules(linear(1024, 2047), "x86_avx2"), "rows that vectors do not divide"
+    assert "rows in step" not in _rules(linear(1 << 18, 7), "x86_avx2"), "rows shorter than a vector"
     assert "rows in step" not in _rules(linear(ROWS - 1, 1 << 20), "x86_avx2"), "few rows"
 
 
-def test_every_move_is_verified() -> None:
-    game = play(linear(1029, 1504), "x86_avx2")
+@pytest.mark.parametrize("columns", [1504, 1507])
+def test_every_move_is_verified(columns: int) -> None:
+    game = play(linear(1029, columns), "x86_avx2")
     report = verify_dependence_trace(game.traces[0], game.rules)
     assert report, report.problem
