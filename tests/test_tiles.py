@@ -110,3 +110,10 @@ def test_images_come_one_after_the_other_where_many_panels_read_them(
     assert found is not None
     (best, *_) = [p for p in plans(found[0].program, found[1], TARGET) if p.lane == 1]
     assert (0 in best.around) == one_by_one
+
+
+@pytest.mark.parametrize(("columns", "most"), [(18, 14), (24, 15)])
+def test_the_mask_of_vectors_that_are_not_full_has_a_register(columns: int, most: int) -> None:
+    """Beside accumulators, vectors and a value of the rows: 12 and 3 of 16 are too many with it."""
+    tiling = best_tiling(96, columns, 8, 16, 1)
+    assert max((tiling.high + 1) * piece.wide for piece in tiling.pieces) <= most

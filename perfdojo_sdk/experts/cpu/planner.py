@@ -30,6 +30,7 @@ from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.parts import replay
+from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
@@ -83,7 +84,7 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
     stay as they are from call to call."""
     known = Play(root, rules, rules.most)
-    decisions = fold_tables(known)
+    decisions = [*fold_tables(known), *sums_for_threads(known, target)]
     found = _Planner(known.program, rules, target, constants).plan()
     shared = [shared_by_all(game, rules, target) for game in found.games]
     found = Plan((*found.decisions, *(shared[0][1] if shared else ())), tuple(game for game, _ in shared))

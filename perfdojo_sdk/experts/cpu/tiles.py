@@ -98,12 +98,16 @@ def best_tiling(
     vectors, that stays in the first cache. ``in_flight``: as many accumulators hide the latency of one.
     """
 
+    def fits(high: int, piece: Piece) -> bool:
+        mask = piece.width < lanes  # A vector that is not full has its mask in a register.
+        return (high + 1) * piece.wide * sums + mask < registers
+
     def tilings() -> Iterator[Tiling]:
         for high in range(1, min(rows, MOST_ROWS) + 1):
             for wide in range(1, max(2, registers)):
-                if (high * wide + wide) * sums < registers or high == wide == 1:
-                    covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
-                    for pieces in dict.fromkeys(filter(None, covers)):
+                covers = (cover(columns, wide, lanes), evenly(columns, wide, lanes))
+                for pieces in dict.fromkeys(filter(None, covers)):
+                    if high == wide == 1 or all(fits(high, p) for p in pieces):
                         times = [short if p.width < lanes else 1.0 for p in pieces]
                         yield Tiling(
                             high, pieces, _cost(rows, high, pieces, times, sums, far, near, in_flight)

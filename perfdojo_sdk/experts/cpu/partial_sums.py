@@ -1,0 +1,71 @@
+"""Partial results for threads: long sums into fewer results than there are threads.
+
+Threads share loops over results. A mean of a whole array, or of a few long rows, has none for them: its sum is
+cut into blocks, each block adds up into a partial result of its own, and threads share the blocks.
+"""
+
+from __future__ import annotations
+
+from math import gcd, prod
+
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
+from perfdojo_sdk.experts.cpu.loops import cut_off_rest
+from perfdojo_sdk.experts.cpu.steps import SHARES
+from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Target
+from perfdojo_sdk.search.play import Play
+
+#: Blocks for each thread, so that one that starts late leaves little to wait for.
+BLOCKS = 4
+
+#: Blocks hold a multiple of so many terms, of which vectors of any width and all of their chains come out.
+WHOLE = 256
+
+#: Seconds that a block takes at least: many times as long as handing it to a thread.
+LEAST = 1e-5
+
+
+def sums_for_threads(play: Play, target: Target) -> list[Decision]:
+    """Cut long sums into blocks with partial results, where their results are too few to share out."""
+    decisions = []
+    for nest in facts_of(play.program, target) if target.threads > 1 else ():
+        for work in nest.works:
+            results = prod(size for level, size in enumerate(work.sizes) if level not in work.reduced)
+            wanted = -(-BLOCKS * target.threads // results)
+            blocks = min(wanted, int(nest.seconds / LEAST / results))
+            few = work.kind is Kind.REDUCTION and results < max(SHARES, target.threads) and blocks > 1
+            if not few or not work.walks_along(len(work.sizes) - 1):
+                continue
+            kept = play.trace
+            try:
+                loop = _cut(play, work.statement.id, blocks)
+            except MoveError as error:
+                play.trace = kept
+                decisions.append(Decision("partial sums", nest.place, "left in order", error.what))
+                continue
+            numbers = {"results": results, "blocks": play.scope(loop).size, "threads": target.threads}
+            why = "there are fewer results than threads want"
+            choice = "each block has a partial result"
+            decisions.append(Decision("partial sums", nest.place, choice, why, numbers))
+    return decisions
+
+
+def _cut(play: Play, statement: str, blocks: int) -> str:
+    """Cut the loops of a sum into about so many blocks, each with a partial result; the loop over blocks."""
+    node = play.node(statement)
+    assert isinstance(node, Statement)
+    around = play.around(statement)
+    level = len(around)
+    while level and level - 1 not in node.target.levels and len(around[level - 1].body) == 1:
+        level -= 1
+    loop, *inside = around[level:]
+    block = -(-loop.size // blocks)
+    step = WHOLE // gcd(WHOLE, prod(scope.size for scope in inside))
+    whole, *_ = cut_off_rest(play, loop.id, max(block // step * step, 1))
+    loop_over, _ = play.split(whole, max(block // step * step, 1))
+    play.split_reduction(loop_over, lane=loop_over)
+    if not play.annotate(loop_over, play.threads):
+        raise MoveError("PD-T001", f"threads cannot share {loop_over}")
+    return loop_over

@@ -1,0 +1,70 @@
+"""Long sums into few results: blocks with partial results, which threads share."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from test_made_targets import target
+
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.experts.cpu.planner import plan
+from perfdojo_sdk.hookspecs.services import Plan
+from perfdojo_sdk.library.verification import VerificationCache, dependence
+
+TARGET = target(vector_registers=32, peak_gflops={"f32": 100.0})
+RULES = Rules(TARGET.dialect, GENERIC)
+
+
+def planned(rows: int, terms: int, threads: int, step: str = "x[{0},{1}]") -> Plan:
+    shape = f"{rows},{terms}" if step.startswith("x[{0}") else f"{terms},{rows}"
+    text = f"""kernel sums(x) -> y
+x f32 [{shape}] heap
+y f32 [{rows}] heap
+
+{rows}
+| y[{{0}}] = 0
+| {terms} y[{{0}}] += {step}
+"""
+    return plan(parse(text), RULES, replace(TARGET, threads=threads))
+
+
+def blocks(found: Plan) -> list[float]:
+    return [d.numbers["blocks"] for d in found.decisions if d.rule == "partial sums"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "threads", "count"),
+    [(1, 2, 8), (1, 8, 32), (2, 2, 4), (4, 64, 64)],
+)
+def test_blocks_of_a_long_sum_have_partial_results(rows: int, threads: int, count: int) -> None:
+    """Four blocks for each thread; they run on threads, and each adds up in vectors."""
+    found = planned(rows, 1 << 24, threads)
+    assert blocks(found) == [count]
+    (game, *_) = found.games
+    parallel = [place for place in game.program.places if getattr(place.node, "suffix", "") == "p"]
+    assert sum(place.node.size for place in parallel) >= count
+    assert "4:u 8:v" in game.program.text
+
+
+def test_the_rest_of_a_length_that_blocks_do_not_divide_is_added() -> None:
+    """Blocks hold whole vectors; what is left goes on with their sum, and the proof holds."""
+    found = planned(1, 1_000_003, 2)
+    (game, *_) = found.games
+    assert blocks(found) and dependence(game, RULES, VerificationCache()).passed
+    assert "x[{0},{1}+999424]" in game.program.text
+
+
+@pytest.mark.parametrize(
+    ("rows", "terms", "threads", "step"),
+    [
+        (1, 1 << 24, 1, "x[{0},{1}]"),  # one thread
+        (8, 1 << 20, 2, "x[{0},{1}]"),  # enough results
+        (1, 4096, 2, "x[{0},{1}]"),  # done before a thread would start
+        (3, 1 << 20, 2, "x[{1},{0}]"),  # terms lie apart: lanes go along the results
+    ],
+)
+def test_other_sums_stay_whole(rows: int, terms: int, threads: int, step: str) -> None:
+    assert blocks(planned(rows, terms, threads, step)) == []
