@@ -43,6 +43,7 @@ from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
+from perfdojo_sdk.experts.cpu.signs import shift_signs
 from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
     join_channels,
@@ -81,13 +82,22 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     stay as they are from call to call."""
     known = Play(root, rules, rules.most)
     decisions = fold_tables(known)
-    found = _Planner(known.program, rules, target, constants).plan()
+    shifted = Play(root, rules, rules.most)
+    shifted.trace = known.trace
+    signs = shift_signs(shifted, constants)
+    found = _plan_from(known.trace, rules, target, constants)
+    if shifted.trace is not known.trace:  # a measurement decides
+        other = _plan_from(shifted.trace, rules, target, constants)
+        found = Plan(other.decisions, (*other.games[: MOST_GAMES - 1], *found.games[:1]))
+    return Plan((*decisions, *signs, *found.decisions), found.games)
+
+
+def _plan_from(start: Trace, rules: Rules, target: Target, constants: Collection[str]) -> Plan:
+    """The games that go on from the moves that are played first."""
+    found = _Planner(start.program, rules, target, constants).plan()
     shared = [shared_by_all(game, rules, target) for game in found.games]
-    found = Plan((*found.decisions, *(shared[0][1] if shared else ())), tuple(game for game, _ in shared))
-    if not decisions:
-        return found
-    games = tuple([Trace(root, (*known.trace.steps, *game.steps)) for game in found.games])
-    return Plan((*decisions, *found.decisions), games)
+    decisions = (*found.decisions, *(shared[0][1] if shared else ()))
+    return Plan(decisions, tuple([Trace(start.root, (*start.steps, *game.steps)) for game, _ in shared]))
 
 
 class _Planner:

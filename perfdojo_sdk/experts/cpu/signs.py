@@ -1,0 +1,193 @@
+"""Sums of products of bytes whose signs no instruction for groups takes: one factor gets the other sign.
+
+An instruction that multiplies bytes without a sign by bytes with one takes ``x + 128`` for a byte x with a
+sign. What is too much, 128 times the sum of the other factor, does not depend on the loops over x alone, so
+that it is computed once for all of them. All integers wrap: not a bit of the result changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from math import prod
+
+from perfdojo_sdk.core.dialect import Group
+from perfdojo_sdk.core.dtypes import BYTES, bits, holds_all, integer_bounds
+from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Access, Cast, Read, performs
+from perfdojo_sdk.core.frozen import frozen
+from perfdojo_sdk.core.geometry import lane_stride
+from perfdojo_sdk.core.groups import factors_in
+from perfdojo_sdk.core.made import Behind, Staged
+from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, lay_out_like_source
+from perfdojo_sdk.experts.cpu.loops import chain
+from perfdojo_sdk.experts.cpu.steps import groups_of
+from perfdojo_sdk.experts.steps import neighbour, separate
+from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.search.play import Play
+
+
+@frozen
+class _Shift:
+    """A factor of a sum that gets the other sign, and the dtype that it then has."""
+
+    factor: int
+    dtype: str
+    group: Group
+
+    @property
+    def by(self) -> int:
+        half = 1 << (bits(self.dtype) - 1)
+        return half if integer_bounds(self.dtype)[0] == 0 else -half
+
+
+def shift_signs(play: Play, constants: Collection[str] = ()) -> list[Decision]:
+    """Give a factor the other sign wherever an instruction then adds up larger groups. A factor that is not
+    constant is preferred, since the sums of the other one are then constant, too."""
+    decisions = []
+    for statement in play.statements():
+        shift = _shift_of(play, statement, constants)
+        if shift is None:
+            continue
+        kept = play.trace
+        try:
+            _play(play, statement, shift)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision("signs", statement.id, "left as they are", error.what))
+            continue
+        why = "an instruction adds up more products of these dtypes, and what is too much is computed once"
+        numbers = {"products in a group": shift.group.size}
+        choice = f"factor {shift.factor} plus {shift.by} is {shift.dtype}"
+        decisions.append(Decision("signs", statement.id, choice, why, numbers))
+    return decisions
+
+
+def _shift_of(play: Play, statement: Statement, constants: Collection[str]) -> _Shift | None:
+    """The factor to shift, for the largest group that then adds up the products; None if that is no gain."""
+    casts = _converted(statement)
+    groups = groups_of(play)
+    if casts is None or statement.guard or any(factors_in(statement, group) for group in groups):
+        return None
+    sources = tuple([cast.argument.dtype for cast in casts])
+    widest = max((g.size for g in groups if _reaches(g, statement.dtype, sources)), default=1)
+    arrays = [_read(cast).array for cast in casts]
+    for group in sorted(groups, key=lambda group: -group.size):
+        if group.total != statement.dtype or group.size <= widest:
+            continue
+        ways = [
+            way for dtypes in (group.factors, group.factors[::-1]) if (way := _apart(sources, dtypes, group))
+        ]
+        ways.sort(key=lambda way: arrays[way.factor] in constants)
+        if ways and _pays(play.program, statement, group):
+            return ways[0]
+    return None
+
+
+def _converted(statement: Statement) -> tuple[Cast, ...] | None:
+    """The two factors of a sum of products of elements that are converted."""
+    value = statement.value
+    if statement.accumulate != "add" or not performs(value, "mul"):
+        return None
+    casts = tuple([a for a in value.arguments if isinstance(a, Cast) and isinstance(a.argument, Read)])
+    return casts if len(casts) == 2 else None
+
+
+def _read(cast: Cast) -> Access:
+    assert isinstance(cast.argument, Read)
+    return cast.argument.access
+
+
+def _reaches(group: Group, total: str, sources: tuple[str, ...]) -> bool:
+    """True if the factors only have to be converted to longer integers for a group."""
+    integers = all(dtype in BYTES and dtype[0] in "iu" for dtype in (*sources, *group.factors))
+    orders = (group.factors, group.factors[::-1])
+    return (
+        integers and group.total == total and any(all(map(holds_all, dtypes, sources)) for dtypes in orders)
+    )
+
+
+def _apart(sources: tuple[str, ...], dtypes: tuple[str, ...], group: Group) -> _Shift | None:
+    """The one factor that differs from the group's dtypes, in its sign alone."""
+    wrong = [k for k in (0, 1) if sources[k] != dtypes[k]]
+    if len(wrong) != 1:
+        return None
+    (k,) = wrong
+    signs = {sources[k], dtypes[k]}
+    alike = any(signs == {f"i{width}", f"u{width}"} for width in (8, 16, 32))
+    return _Shift(k, dtypes[k], group) if alike else None
+
+
+def _pays(program: Program, statement: Statement, group: Group) -> bool:
+    """True if each element is used often enough to be converted before, and a loop of the sum can be cut into
+    groups of neighbours."""
+    place = program.place_of[statement.id]
+    sizes = place.sizes
+    casts = _converted(statement)
+    assert casts is not None
+    reads = [_read(cast) for cast in casts]
+    uses = [prod(size for level, size in enumerate(sizes) if level not in read.levels) for read in reads]
+    if min(uses) < WORTH_PACKING or any(scope.suffix for scope in place.above):
+        return False
+    reduced = [level for level in range(len(sizes)) if level not in statement.target.levels]
+    return any(
+        sizes[level] % group.size == 0
+        and any(lane_stride(program.buffer_of[r.array], r.subscripts, level) == 1 for r in reads)
+        for level in reduced
+    )
+
+
+def _play(play: Play, statement: Statement, shift: _Shift) -> None:
+    """Shift the factor, keep it in an array of its new dtype, and compute what is too much once."""
+    place, root = statement.id, play.around(statement.id)[0].id
+    made = play.must("shift_factor", place, factor=shift.factor, by=shift.by)
+    assert isinstance(made, Behind)
+    _take_out(play, made.statement, place, root)
+    root = play.around(place)[0].id
+    factor = _statement(play, place).value.children[shift.factor]
+    play.must("narrow_integer", place, dtype=shift.dtype, term=_term(play, place, factor.text))
+    converted = _statement(play, place).value.children[shift.factor].children[0]
+    term = _term(play, place, converted.text)
+    staged = play.must("stage_expression", place, before=root, term=term)
+    assert isinstance(staged, Staged)
+    lay_out_like_source(play, staged)
+
+
+def _statement(play: Play, identifier: str) -> Statement:
+    node = play.node(identifier)
+    assert isinstance(node, Statement)
+    return node
+
+
+def _term(play: Play, place: str, text: str) -> int:
+    """The number of an operation or conversion of a statement's value."""
+    return next(k for k, term in enumerate(_statement(play, place).value.terms) if term.text == text)
+
+
+def _take_out(play: Play, rest: str, place: str, root: str) -> None:
+    """Sum what is too much in a nest of its own in front of all, without the loops that it does not need.
+
+    :class:`MoveError` where it needs a loop of its own all the same.
+    """
+    used = _statement(play, place).target.levels
+    around = play.around(place)
+    reduced = next(k for k in range(len(around)) if not any(level >= k for level in used))
+    top = separate(play, rest, around[reduced].id)
+    staged = play.must("factor_reduction", top)
+    assert isinstance(staged, Staged)
+    first = staged.nests[0].top
+    for position, node in enumerate((first, top)):
+        while play.program.paths[node][-1] > position:
+            play.must("reorder_statements", neighbour(play, node, -1))
+    separate(play, neighbour(play, top, 1), root)
+    for loop in chain(play, root):
+        if loop not in play.program.paths:
+            continue
+        needed = any(
+            len(play.around(loop)) in read.levels
+            for leaf in play.scope(loop).leaves
+            for read in leaf.statement.reads
+            if read.array != leaf.statement.target.array
+        )
+        if not needed:
+            play.must("run_once", loop)
