@@ -195,7 +195,7 @@ class _Writer:
         return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
 
     def multiplied(self, rng: Random) -> list[str]:
-        """A product of matrices of short integers, and sums of one of them, alike in all rows: declarations."""
+        """A product of matrices of short integers, and sums of one of them that rows share: declarations."""
         rows, columns, terms = (rng.choice(self.extents) for _ in range(3))
         one, other = (rng.choice(("i8", "u8", "i16")) for _ in range(2))
         again = rng.choice(("{0},{1}", "{1}", f"{rows - 1}-{{0}},{{1}}"))

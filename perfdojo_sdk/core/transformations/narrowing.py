@@ -48,13 +48,15 @@ _RANGED = ("add", "sub", "mul", "neg", "max", "min")
 
 
 def _computes_integers(value: Expression) -> bool:
-    """True for an operation whose range the text shows: of integers alone, none of them an iterator."""
-    return isinstance(value, Operation) and all(
+    """True for an operation whose range the text shows: of integers alone, some of them elements of arrays,
+    none of them an iterator."""
+    ranged = all(
         node.dtype in INTEGER_DTYPES
         and not isinstance(node, IndexValue)
         and (not isinstance(node, Operation) or node.name in _RANGED)
         for node in walk(value)
     )
+    return isinstance(value, Operation) and bool(value.reads) and ranged
 
 
 def _shorter(facts: Narrowing) -> Refusal | None:
@@ -101,7 +103,7 @@ class NarrowInteger(Analysed[Narrowing]):
         Requirement(
             "PD-T691",
             "no operation on integers is there",
-            "term {term} of {value} is no sum, product or extreme of integers alone, without iterators",
+            "term {term} of {value} is no sum, product or extreme of elements that are integers",
             "count the operations and conversions from 0, each before its own arguments",
             None,
             established_by=NO_MOVE,

@@ -139,7 +139,7 @@ class ShiftFactor(Analysed[Shift]):
         for node, *_ in program.places:
             for factor, value in enumerate(_sum_of_products(node) if isinstance(node, Statement) else ()):
                 if by := _to_other_sign(value):
-                    yield Move(self.name, node.id, (("factor", factor), ("by", by)))
+                    yield Move(self.name, node.id, (("by", by), ("factor", factor)))
 
     def analyse(self, site: Site) -> Shift | Refusal:
         factors, factor = _sum_of_products(site.statement), site.move["factor"]

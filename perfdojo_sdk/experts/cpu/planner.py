@@ -43,7 +43,7 @@ from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
-from perfdojo_sdk.experts.cpu.signs import shift_signs
+from perfdojo_sdk.experts.cpu.signs import adds_up_groups, shift_signs, with_threads
 from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
     join_channels,
@@ -86,9 +86,12 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     shifted.trace = known.trace
     signs = shift_signs(shifted, constants)
     found = _plan_from(known.trace, rules, target, constants)
-    if shifted.trace is not known.trace:  # a measurement decides
+    if shifted.trace is not known.trace:
         other = _plan_from(shifted.trace, rules, target, constants)
-        found = Plan(other.decisions, (*other.games[: MOST_GAMES - 1], *found.games[:1]))
+        grouped = (game for game in other.games if adds_up_groups(game.program, rules.dialect))
+        games = [with_threads(game, rules, target) for game in grouped]
+        if games:  # a measurement decides
+            found = Plan(other.decisions, (*games[: MOST_GAMES - 1], *found.games[:1]))
     return Plan((*decisions, *signs, *found.decisions), found.games)
 
 
@@ -284,7 +287,8 @@ class _Planner:
         starts = way == "contraction" and written == before_it
         if before == "contraction" or (starts and len(nodes) == 1):
             return is_contraction(part(program, (*nodes, node)), self.rules)
-        return before == way == "rows"
+        shared = any(not node.arrays.isdisjoint(other.arrays) for other in nodes)
+        return before == way == "rows" and shared
 
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from math import prod
 
-from perfdojo_sdk.core.dialect import Group
+from perfdojo_sdk.core.dialect import Dialect, Group
 from perfdojo_sdk.core.dtypes import BYTES, bits, holds_all, integer_bounds
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Cast, Read, performs
@@ -18,12 +18,15 @@ from perfdojo_sdk.core.frozen import frozen
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.groups import factors_in
 from perfdojo_sdk.core.made import Behind, Staged
-from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.transformation import Rules, Trace
 from perfdojo_sdk.experts.cpu.contraction_forms import WORTH_PACKING, lay_out_like_source
 from perfdojo_sdk.experts.cpu.loops import chain
-from perfdojo_sdk.experts.cpu.steps import groups_of
+from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
+from perfdojo_sdk.experts.cpu.steps import groups_of, share_out
 from perfdojo_sdk.experts.steps import neighbour, separate
 from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 
@@ -61,6 +64,23 @@ def shift_signs(play: Play, constants: Collection[str] = ()) -> list[Decision]:
         choice = f"factor {shift.factor} plus {shift.by} is {shift.dtype}"
         decisions.append(Decision("signs", statement.id, choice, why, numbers))
     return decisions
+
+
+def adds_up_groups(program: Program, dialect: Dialect) -> bool:
+    """True if an instruction adds up products in groups somewhere."""
+    return any(scope.suffix and dialect.suffixes[scope.suffix].groups for _, scope in program.scopes)
+
+
+def with_threads(game: Trace, rules: Rules, target: Target) -> Trace:
+    """The game with threads for what is made before the products, if that takes longer than starting them:
+    bytes are converted and summed about as fast as memory moves them."""
+    play = Play(game.root, rules, rules.most)
+    play.trace = game
+    memory = target.capabilities.memory
+    for node in game.program.body if memory else ():
+        if isinstance(node, Scope) and play.threads not in node.suffixes:
+            share_out(play, node.id, THREADS_COST * memory.copy_gbs * 1e9)
+    return play.trace
 
 
 def _shift_of(play: Play, statement: Statement, constants: Collection[str]) -> _Shift | None:
