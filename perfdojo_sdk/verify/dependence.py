@@ -488,6 +488,8 @@ class _Step:
             raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
         if origin.repeated >= len(origin.iterators):
             raise Refuted(f"{described}: the relation names level {origin.repeated}, which is not there")
+        if origin.repeated >= 0 and origin.iterators[origin.repeated].levels:
+            raise Refuted(f"{described}: the relation names no single iteration of a level that is repeated")
 
     def _check_covered(self, old: StatementDomain, claims: list[tuple[StatementDomain, Piece]]) -> None:
         described = self.old.describe(old.statement.id)

@@ -25,13 +25,13 @@ TARGET = PLUGINS.target("x86_avx512")
 
 #: The other operand in rows, as a layer has it.
 LAYER = """kernel layer(x, w) -> y
-x i8 [16,32] heap
-w i8 [32,32] heap
-y i32 [16,32] heap
+x i8 [24,16] heap
+w i8 [32,16] heap
+y i32 [24,32] heap
 
-16 32
+24 32
 | y[{0},{1}] = 0
-| 32 y[{0},{1}] += i32(x[{0},{2}]) * i32(w[{1},{2}])
+| 16 y[{0},{1}] += i32(x[{0},{2}]) * i32(w[{1},{2}])
 """
 
 #: Zero points are in what the sums start at; results become bytes again.
