@@ -147,7 +147,7 @@ def test_what_all_iterations_do_is_done_once() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "relation", "found"),
     [
-        (ALIKE.replace("w[{1},{2}]", "w[{1},{2}] * x[{0},{1}]"), 
+        (ALIKE.replace("w[{1},{2}]", "w[{1},{2}] * x[{0},{1}]"),
          ONCE.replace("w[{0},{1}]", "w[{0},{1}] * x[0,{0}]"), once(),
          "which is not the same in all iterations"),
         (ALIKE.replace("w[{1},{2}]", "w[{1},{2}] * {0}"), ONCE.replace("w[{0},{1}]", "w[{0},{1}] * 0"),

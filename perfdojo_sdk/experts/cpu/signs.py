@@ -77,9 +77,10 @@ def with_threads(game: Trace, rules: Rules, target: Target) -> Trace:
     play = Play(game.root, rules, rules.most)
     play.trace = game
     memory = target.capabilities.memory
-    for node in game.program.body if memory else ():
+    least = THREADS_COST * memory.copy_gbs * 1e9 if memory else 0.0
+    for node in game.program.body:
         if isinstance(node, Scope) and play.threads not in node.suffixes:
-            share_out(play, node.id, THREADS_COST * memory.copy_gbs * 1e9)
+            share_out(play, node.id, least)
     return play.trace
 
 

@@ -7,6 +7,7 @@ import pytest
 from test_groups import games, needs_flags, product
 from x86_support import PLUGINS
 
+from perfdojo_sdk.codegen.c import CEmitter
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FACTOR
@@ -16,10 +17,13 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.hookspecs.services import Decision
+from perfdojo_sdk.hookspecs.types import Artifact
 from perfdojo_sdk.measure.kernel_calls import CARRIER
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.testing.numeric_leg import NumericLeg
 from perfdojo_sdk.verify.dependence import verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact_trace
+from perfdojo_sdk.verify.numeric import verify_numeric
 
 TARGET = PLUGINS.target("x86_avx512")
 
@@ -150,6 +154,17 @@ def test_pairs_of_words_stay_on_avx2() -> None:
     for trace in games(KERNELS["i8"], "x86_avx2"):
         assert not shifts(trace)
     assert ":l 2:d" in games(KERNELS["i8"], "x86_avx2")[0].program.text
+
+
+@pytest.mark.parametrize("kernel", ["i8", "requantised"])
+def test_games_in_plain_c_are_right(kernel: str) -> None:
+    """On any processor: groups are written out."""
+    trace, runner = games(KERNELS[kernel])[0], NativeRunner()
+    artifact = runner.compile(CEmitter(trace.program, "k", TARGET.dialect).source())
+    assert isinstance(artifact, Artifact), artifact
+    root, end = trace.root, trace.program
+    report = verify_numeric(root, end, artifact, runner, {}, TARGET.dialect, laws=trace.laws, quick=True)
+    assert report.ok, report.problem
 
 
 def test_compiled_kernels_are_right() -> None:
