@@ -201,7 +201,7 @@ def test_results_that_are_the_same_for_all_iterations_need_no_copies() -> None:
 
 
 def test_a_product_of_bytes_with_one_sign_becomes_one_of_both() -> None:
-    """What is too much is summed once for each column, by small moves."""
+    """By small moves, which sum once for each column what is too much."""
     trace = Trace(program(BYTES))
     for each in (
         "shift_factor(c1, by=128, factor=0)", "narrow_integer(c1, dtype=u8, term=1)",

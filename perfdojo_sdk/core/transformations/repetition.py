@@ -120,7 +120,7 @@ def _all_alike(facts: Repetition) -> Refusal | None:
 
 
 def _written_here_alone(facts: Repetition) -> Refusal | None:
-    """What the scope writes is written nowhere else; of an array with copies, each iteration uses its own."""
+    """Refuse a scope that writes what others write, too, or whose iterations use copies of each other."""
     site = facts.site
     for name, uses in facts.inside.items():
         buffer = site.program.buffer(name)

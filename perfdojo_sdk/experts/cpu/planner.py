@@ -97,7 +97,8 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
 
 def _plan_from(start: Trace, rules: Rules, target: Target, constants: Collection[str]) -> Plan:
     """The games that go on from the moves that are played first."""
-    found = _Planner(start.program, rules, target, constants).plan()
+    made = frozenset(buffer for step in start.steps for buffer in step.made.buffers)
+    found = _Planner(start.program, rules, target, constants, made).plan()
     shared = [shared_by_all(game, rules, target) for game in found.games]
     decisions = (*found.decisions, *(shared[0][1] if shared else ()))
     return Plan(decisions, tuple([Trace(start.root, (*start.steps, *game.steps)) for game, _ in shared]))
@@ -106,8 +107,16 @@ def _plan_from(start: Trace, rules: Rules, target: Target, constants: Collection
 class _Planner:
     """One program on its way to a plan."""
 
-    def __init__(self, root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> None:
-        self.root, self.rules, self.target = root, rules, target
+    def __init__(
+        self,
+        root: Program,
+        rules: Rules,
+        target: Target,
+        constants: Collection[str] = (),
+        made: frozenset[str] = frozenset(),
+    ) -> None:
+        """``made``: arrays that moves before the plan have made."""
+        self.root, self.rules, self.target, self.made = root, rules, target, made
         self.decisions: list[Decision] = []
         self.constants = dict.fromkeys(constants, ALL_CALLS)
         self.runs: Mapping[str, int] = self.constants
@@ -287,8 +296,13 @@ class _Planner:
         starts = way == "contraction" and written == before_it
         if before == "contraction" or (starts and len(nodes) == 1):
             return is_contraction(part(program, (*nodes, node)), self.rules)
-        shared = any(not node.arrays.isdisjoint(other.arrays) for other in nodes)
-        return before == way == "rows" and shared
+        return before == way == "rows" and not self._stands_apart(node, nodes)
+
+    def _stands_apart(self, node: Node, nodes: tuple[Node, ...]) -> bool:
+        """True if a nest makes what was laid out first, or follows a nest that does, and shares no array with
+        the nests before it: one may depend on constants alone, or be much shorter."""
+        made = any(not self.made.isdisjoint(each.arrays) for each in (node, nodes[-1]))
+        return made and all(node.arrays.isdisjoint(other.arrays) for other in nodes)
 
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
