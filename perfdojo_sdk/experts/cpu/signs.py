@@ -11,7 +11,7 @@ from collections.abc import Collection
 from math import prod
 
 from perfdojo_sdk.core.dialect import Dialect, Group
-from perfdojo_sdk.core.dtypes import BYTES, bits, holds_all, integer_bounds
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, holds_all, integer_bounds
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Cast, Read, performs
 from perfdojo_sdk.core.frozen import frozen
@@ -121,11 +121,9 @@ def _read(cast: Cast) -> Access:
 
 def _reaches(group: Group, total: str, sources: tuple[str, ...]) -> bool:
     """True if the factors only have to be converted to longer integers for a group."""
-    integers = all(dtype in BYTES and dtype[0] in "iu" for dtype in (*sources, *group.factors))
-    orders = (group.factors, group.factors[::-1])
-    return (
-        integers and group.total == total and any(all(map(holds_all, dtypes, sources)) for dtypes in orders)
-    )
+    if group.total != total or not {*sources, *group.factors} <= {*INTEGER_DTYPES}:
+        return False
+    return any(all(map(holds_all, dtypes, sources)) for dtypes in (group.factors, group.factors[::-1]))
 
 
 def _apart(sources: tuple[str, ...], dtypes: tuple[str, ...], group: Group) -> _Shift | None:
@@ -134,19 +132,15 @@ def _apart(sources: tuple[str, ...], dtypes: tuple[str, ...], group: Group) -> _
     if len(wrong) != 1:
         return None
     (k,) = wrong
-    signs = {sources[k], dtypes[k]}
-    alike = any(signs == {f"i{width}", f"u{width}"} for width in (8, 16, 32))
-    return _Shift(k, dtypes[k], group) if alike else None
+    integers = {sources[k], dtypes[k]} <= {*INTEGER_DTYPES}
+    return _Shift(k, dtypes[k], group) if integers and bits(sources[k]) == bits(dtypes[k]) else None
 
 
 def _pays(program: Program, statement: Statement, group: Group) -> bool:
     """True if each element is used often enough to be converted before, and a loop of the sum can be cut into
     groups of neighbours."""
-    place = program.place_of[statement.id]
-    sizes = place.sizes
-    casts = _converted(statement)
-    assert casts is not None
-    reads = [_read(cast) for cast in casts]
+    place, casts = program.place_of[statement.id], _converted(statement)
+    sizes, reads = place.sizes, [_read(cast) for cast in casts or ()]
     uses = [prod(size for level, size in enumerate(sizes) if level not in read.levels) for read in reads]
     if min(uses) < WORTH_PACKING or any(scope.suffix for scope in place.above):
         return False
@@ -163,7 +157,7 @@ def _play(play: Play, statement: Statement, shift: _Shift) -> None:
     place, root = statement.id, play.around(statement.id)[0].id
     made = play.must("shift_factor", place, factor=shift.factor, by=shift.by)
     assert isinstance(made, Behind)
-    _take_out(play, made.statement, place, root)
+    first = _take_out(play, made.statement, place, root)
     root = play.around(place)[0].id
     factor = _statement(play, place).value.children[shift.factor]
     play.must("narrow_integer", place, dtype=shift.dtype, term=_term(play, place, factor.text))
@@ -172,6 +166,14 @@ def _play(play: Play, statement: Statement, shift: _Shift) -> None:
     staged = play.must("stage_expression", place, before=root, term=term)
     assert isinstance(staged, Staged)
     lay_out_like_source(play, staged)
+    for nest in (first, staged.nests[0].top):
+        _before_the_start(play, nest, statement.target.array)
+
+
+def _before_the_start(play: Play, nest: str, total: str) -> None:
+    """Move a nest at the root in front of the one that starts the sums, which stays beside their products."""
+    while play.program.paths[nest][-1] > 0 and total in play.node(neighbour(play, nest, -1)).arrays:
+        play.must("reorder_statements", neighbour(play, nest, -1))
 
 
 def _statement(play: Play, identifier: str) -> Statement:
@@ -185,19 +187,21 @@ def _term(play: Play, place: str, text: str) -> int:
     return next(k for k, term in enumerate(_statement(play, place).value.terms) if term.text == text)
 
 
-def _take_out(play: Play, rest: str, place: str, root: str) -> None:
-    """Sum what is too much in a nest of its own in front of all, without the loops that it does not need.
+def _take_out(play: Play, rest: str, place: str, root: str) -> str:
+    """Sum what is too much in a nest of its own in front, without the loops that it does not need; its id.
 
     :class:`MoveError` where it needs a loop of its own all the same.
     """
     used = _statement(play, place).target.levels
     around = play.around(place)
-    reduced = next(k for k in range(len(around)) if not any(level >= k for level in used))
+    reduced = max(used, default=-1) + 1
+    if reduced == len(around):
+        raise MoveError("PD-T001", "the loops of the sum do not stand inside of those of its results")
     top = separate(play, rest, around[reduced].id)
     staged = play.must("factor_reduction", top)
     assert isinstance(staged, Staged)
-    first = staged.nests[0].top
-    for position, node in enumerate((first, top)):
+    start = staged.nests[0].top
+    for position, node in enumerate((start, top)):
         while play.program.paths[node][-1] > position:
             play.must("reorder_statements", neighbour(play, node, -1))
     separate(play, neighbour(play, top, 1), root)
@@ -212,3 +216,4 @@ def _take_out(play: Play, rest: str, place: str, root: str) -> None:
         )
         if not needed:
             play.must("run_once", loop)
+    return (*play.around(start), play.node(start))[0].id

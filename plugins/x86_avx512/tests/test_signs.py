@@ -54,16 +54,27 @@ y i8 [6,18] heap
 """
 
 CONVOLUTION = """kernel convolution(x, f) -> y
-x i8 [2,6,6,8] heap
-f i8 [3,3,8,17] heap
-y i32 [2,4,4,17] heap
+x i8 [1,5,5,4] heap
+f i8 [3,3,4,16] heap
+y i32 [1,3,3,16] heap
 
-2 4 4 17
+1 3 3 16
 | y[{0},{1},{2},{3}] = 0
-| 3 3 8 y[{0},{1},{2},{3}] += i32(x[{0},{1}+{4},{2}+{5},{6}]) * i32(f[{4},{5},{6},{3}])
+| 3 3 4 y[{0},{1},{2},{3}] += i32(x[{0},{1}+{4},{2}+{5},{6}]) * i32(f[{4},{5},{6},{3}])
+"""
+
+#: What starts the sums stands in a nest of its own.
+APART = """kernel apart(x, w) -> y
+x i8 [8,12] heap
+w i8 [12,16] heap
+y i32 [8,16] heap
+
+8 16 y[{0},{1}] = 0
+8 16 12 y[{0},{1}] += i32(x[{0},{2}]) * i32(w[{2},{1}])
 """
 
 KERNELS = {
+    "apart": APART,
     "i8": product("i8", "i8", "i32"),
     "u8": product("u8", "u8", "i32"),
     "layer": LAYER,
@@ -95,7 +106,7 @@ def test_the_first_game_has_groups_of_four_and_keeps_every_bit(kernel: str) -> N
     trace, *others = games(KERNELS[kernel])
     assert shifts(trace) and ":l 4:d" in trace.program.text
     assert trace.laws == {FACTOR} and not shifts(others[-1]), "a measurement decides"
-    for seed in range(4):
+    for seed in range(4) if kernel == "i8" else (0, 3):
         values = ends(trace.root, seed)
         meant, found = (interpret(p, values, ROUNDING, TARGET.dialect) for p in (trace.root, trace.program))
         assert meant == found
@@ -141,11 +152,15 @@ def test_threads_share_what_is_made_before_long_products() -> None:
         product("u8", "i8", "i32"),
         product("i8", "i8", "i32", rows=2),
         product("i16", "i16", "i32"),
+        APART.replace("8 16 12 y[{0},{1}]", "12 8 16 y[{1},{2}]")
+        .replace("x[{0},{2}]", "x[{1},{0}]")
+        .replace("w[{2},{1}]", "w[{0},{2}]"),
         product("i8", "i8", "i32").replace("]) * i32(w[{2},{1}])", "]) * i32(w[{2},{1}]) if {2} <= {0}"),
     ],
 )
 def test_a_shift_that_does_not_pay_is_not_played(text: str) -> None:
-    """No whole groups, signs that fit, few uses, longer integers, and a sum that differs from row to row."""
+    """No whole groups, signs that fit, few uses, longer integers, loops of the sum outside, and a sum that
+    differs from row to row."""
     assert not any(map(shifts, games(text)))
 
 
