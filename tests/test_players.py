@@ -78,7 +78,7 @@ def test_the_collector_seldom_interrupts_a_search() -> None:
 
 @pytest.mark.parametrize("strategy", EXPLORING, ids=lambda s: s.name)
 def test_a_player_finds_better_than_it_starts_with(strategy: SearchStrategy) -> None:
-    seen = played(strategy, 160)
+    seen = played(strategy, 224)
     player = strategy.start(task(), None)
     assert isinstance(player, Explorer)
     starts = len(player.opening_games())

@@ -580,6 +580,31 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T676": (
         "x f32 [3] heap\n10 y[{0}] = 0\n8 3 y[{0}+{1}] += x[(7-{0})%3]", "", [], "skew_scopes(s1, factor=1)",
     ),
+    "PD-T681": ("8 y[{0}] = 0\n8 y[{0}] += x[{0}] * w[{0}]", "", [], "shift_factor(c1, factor=0, by=1)"),
+    "PD-T682": (
+        f"{WHOLE}\n8 y[{{0}}] = 0\n8 y[{{0}}] += a[{{0}}] * a[{{0}}]", "", [],
+        "shift_factor(c1, factor=0, by=0)",
+    ),
+    "PD-T683": (
+        f"{WHOLE}\n8 y[{{0}}] = a[{{0}}]\n8 y[{{0}}] += a[{{0}}] * y[{{0}}]", "", [],
+        "shift_factor(c1, factor=0, by=3)",
+    ),
+    "PD-T684": (
+        "a i64 [8] heap\ny i64 [8] heap\n8 y[{0}] = 0\n8:v y[{0}] += a[{0}] * a[{0}]", "", [],
+        "shift_factor(c1, factor=0, by=3)",
+    ),
+    "PD-T691": ("8 y[{0}] = x[{0}] + 1", "", [], "narrow_integer(c0, dtype=i16, term=0)"),
+    "PD-T692": (f"{WHOLE}\n8 y[{{0}}] = a[{{0}}] + 1", "", [], "narrow_integer(c0, dtype=i64, term=0)"),
+    "PD-T693": (
+        "a i8 [8] heap\ny i32 [8] heap\n8 y[{0}] = i32(a[{0}]) + 100", "", [],
+        "narrow_integer(c0, dtype=i8, term=0)",
+    ),
+    "PD-T701": ("4:u 8 t[{1}] = w[{1}]\n8 y[{0}] = t[{0}]", "", [], "run_once(s0)"),
+    "PD-T702": ("4 8 t[{1}] = x[{0},{1}]\n8 y[{0}] = t[{0}]", "", [], "run_once(s0)"),
+    "PD-T703": ("8 t[{0}] = 0\n4 8 t[{1}] += w[{1}]\n8 y[{0}] = t[{0}]", "", [], "run_once(s1)"),
+    "PD-T704": (
+        "3 4\n| t[0] = x[0] if {0} <= 0\n| t[0] = t[0] * 2\ny[0] = t[0]", "", [], "run_once(s1)",
+    ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 

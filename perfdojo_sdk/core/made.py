@@ -199,7 +199,7 @@ def merged(gone: Scope, kept: Scope) -> Merged:
 
 @frozen
 class Gone(Made):
-    """Nodes are gone, and a buffer may be (``remove_dead``, ``drop_unreached``)."""
+    """Nodes are gone, and a buffer may be (``remove_dead``, ``drop_unreached``, ``run_once``)."""
 
     nodes: tuple[str, ...]
     buffer: str = ""
@@ -243,6 +243,17 @@ class Staged(Made):
     @property
     def buffers(self) -> tuple[str, ...]:
         return (self.buffer,)
+
+
+@frozen
+class Behind(Made):
+    """A new statement stands right behind the one of the move (``shift_factor``)."""
+
+    statement: str
+
+    @property
+    def statements(self) -> tuple[str, ...]:
+        return (self.statement,)
 
 
 @frozen

@@ -21,6 +21,8 @@ class Instance:
     """Float dtype that the new statement may round to where the old one did not; the move declares it."""
     of_tables: bool = False
     """True if numbers and forms of the iterators may stand where the old statement read tables."""
+    repeated: int = -1
+    """Old level whose iterations all do the same, of which the new statement is one; -1: none."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,14 @@ class Correction:
 
 
 @dataclass(frozen=True)
+class Remainder:
+    """A new accumulation right behind ``statement``: it takes away what that now adds to a sum of integers
+    beyond what it added before."""
+
+    statement: str
+
+
+@dataclass(frozen=True)
 class PointProduct:
     """A new accumulation of a product of two sums: one of ``statement``'s first operands, one of its second.
 
@@ -112,6 +122,7 @@ Origin: TypeAlias = (
     | PartialCombine
     | ScaledCombine
     | Correction
+    | Remainder
     | PointProduct
     | Bundle
     | Removed

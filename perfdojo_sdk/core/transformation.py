@@ -33,6 +33,7 @@ from perfdojo_sdk.core.relation import PartialCombine as PartialCombine
 from perfdojo_sdk.core.relation import PartialStart as PartialStart
 from perfdojo_sdk.core.relation import PointProduct as PointProduct
 from perfdojo_sdk.core.relation import Relation as Relation
+from perfdojo_sdk.core.relation import Remainder as Remainder
 from perfdojo_sdk.core.relation import Removed as Removed
 from perfdojo_sdk.core.relation import ScaledCombine as ScaledCombine
 from perfdojo_sdk.core.requirement import NO_MOVE as NO_MOVE

@@ -94,6 +94,11 @@ class _Writer:
             outputs, declared = self.masked(rng)
             interface[1].extend(outputs)
             buffers += declared
+        rng = Random(rng.random())
+        if self.whole_language and rng.random() < 0.25:
+            interface[0].extend(("left", "right"))
+            interface[1].append("both")
+            buffers += self.multiplied(rng)
         header = f"kernel random({', '.join(interface[0])}) -> {', '.join(interface[1])}"
         return parse("\n".join([header, *buffers, "", *self.lines]))
 
@@ -188,6 +193,30 @@ class _Writer:
         self.line(f"{count} told[{{0}}] = f32(tally[{{0}}])", 3)
         declared = f"weights table i8 [{terms}] = {{{', '.join(map(str, weights))}}}"
         return "told", [f"tally i32 [{count}] heap", f"told f32 [{count}] heap", declared]
+
+    def multiplied(self, rng: Random) -> list[str]:
+        """A product of matrices of short integers, and sums of one of them that rows share: declarations."""
+        rows, columns, terms = (rng.choice(self.extents) for _ in range(3))
+        one, other = (rng.choice(("i8", "u8", "i16")) for _ in range(2))
+        again = rng.choice(("{0},{1}", "{1}", f"{rows - 1}-{{0}},{{1}}"))
+        condition = rng.choice(
+            ("", f" if {{1}} <= {rng.randrange(columns)}", f" if {{2}} >= {rng.randrange(terms)}")
+        )
+        product = "i32(left[{0},{2}]) * i32(right[{2},{1}])"
+        self.line(
+            f"{rows} {columns}\n| sums[{{0}},{{1}}] = 0\n| {terms} sums[{{0}},{{1}}] += {product}{condition}",
+            2,
+        )
+        self.line(
+            f"{rows} {columns}\n| alike[{again}] = 0\n"
+            f"| {terms} alike[{again}] += i32(right[{{2}},{{1}}]){condition}",
+            2,
+        )
+        self.line(f"{rows} {columns} both[{{0}},{{1}}] = f32(sums[{{0}},{{1}}] + alike[{again}])")
+        shape = f"{columns}" if again == "{1}" else f"{rows},{columns}"
+        return [f"left {one} [{rows},{terms}] heap", f"right {other} [{terms},{columns}] heap",
+                f"sums i32 [{rows},{columns}] heap", f"alike i32 [{shape}] heap",
+                f"both f32 [{rows},{columns}] heap"]  # fmt: skip
 
     def masked(self, rng: Random) -> tuple[list[str], list[str]]:
         """Elements that only some iterations write, and their reduction in some rows, which are the only ones

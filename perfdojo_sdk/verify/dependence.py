@@ -17,15 +17,15 @@ parallel scopes. Sources: value-based flow is Feautrier's (1991), as computed by
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from itertools import count
+from itertools import count, product
 from typing import NamedTuple, TypeAlias, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, holds_all, rounding_law
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, integer_bounds, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, TO_ODD, holds
@@ -42,6 +42,7 @@ from perfdojo_sdk.core.transformation import (
     PartialStart,
     PointProduct,
     Relation,
+    Remainder,
     Removed,
     Rules,
     ScaledCombine,
@@ -58,7 +59,9 @@ from perfdojo_sdk.verify.laws import (
     check_squares,
 )
 from perfdojo_sdk.verify.races import check_races, check_written
+from perfdojo_sdk.verify.repetition import check_repeated
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
+from perfdojo_sdk.verify.shifts import check_behind, check_same_reads
 from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
 from perfdojo_sdk.verify.written_out import written_out
 
@@ -214,12 +217,40 @@ def _numbered(
 
 
 def _converted(term: _Term, dtype: str) -> _Term:
-    """The term in another dtype; what became a longer integer first, and lost nothing, at once."""
-    if term.head[0] == "cast":
-        source, between = term.arguments[0].head[-1], term.head[-1]
-        if {source, between} <= {*INTEGER_DTYPES} and holds_all(between, source):
+    """The term in another dtype; what became another integer first, and lost nothing, at once."""
+    if term.head[0] == "cast" and term.head[-1] in INTEGER_DTYPES:
+        (low, high), found = integer_bounds(term.head[-1]), _bounds(term.arguments[0])
+        if found and low <= found[0] and found[1] <= high:
             term = term.arguments[0]
     return _Term(("cast", dtype), (term,)) if term.head[-1] != dtype else term
+
+
+def _bounds(term: _Term) -> tuple[int, int] | None:
+    """The least and the largest value of a term of integers; None for one of other numbers."""
+    dtype = term.head[-1]
+    if dtype not in INTEGER_DTYPES:
+        return None
+    everything, found = integer_bounds(dtype), None
+    inner = [_bounds(argument) for argument in term.arguments]
+    known = [each for each in inner if each is not None]
+    if term.head[0] == "literal":
+        found = int(term.head[1]), int(term.head[1])
+    elif term.head[0] == "cast":
+        found = inner[0]
+    elif term.head[0] == "operation" and len(known) == len(inner):
+        found = _bounds_of(term.head[1], known)
+    return found if found and everything[0] <= found[0] and found[1] <= everything[1] else everything
+
+
+def _bounds_of(operation: str, operands: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
+    """The bounds of an operation that takes its extremes at those of its operands."""
+    functions: dict[str, Callable[..., int]] = {
+        "add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "neg": int.__neg__, "max": max, "min": min
+    }  # fmt: skip
+    if operation not in functions:
+        return None
+    ends = [functions[operation](*chosen) for chosen in product(*operands)]
+    return min(ends), max(ends)
 
 
 def _leaf(reader: str, node: Read | IndexValue) -> _Term:
@@ -341,6 +372,8 @@ class _Step:
         self._check_interface()
         self._check_origins()
         self._check_instances()
+        if self.origins.repeated:
+            check_repeated(self.origins, self.ordered)
         check_written(self.new)
         self._check_losses()
         tracers = {mode: Tracer(self.origins, mode) for mode in self._modes()}
@@ -394,6 +427,7 @@ class _Step:
                 PartialCombine: node.accumulate is not None and isinstance(node.value, Read),
                 ScaledCombine: node.accumulate == "add" and _scales(node.value),
                 Correction: node.accumulate == "add",
+                Remainder: node.accumulate == "add" and node.dtype in INTEGER_DTYPES,
                 PointProduct: node.accumulate == "add",
                 Bundle: node.accumulate == "add",
                 Instance: True,
@@ -401,7 +435,7 @@ class _Step:
             }
             if not shape[type(origin)]:
                 raise Refuted(f"{self.new.describe(statement)} is no {type(origin).__name__}")
-            if self.ordered and not isinstance(origin, (Definition, Instance, Joined)):
+            if self.ordered and not isinstance(origin, (Definition, Instance, Joined, Remainder)):
                 raise Refuted(
                     f"{self.new.describe(statement)} makes partial results, and the move is {self.kind.label}"
                 )
@@ -452,6 +486,10 @@ class _Step:
             raise Refuted(f"{described}: the old program has no statement {origin.statement}")
         if len(origin.iterators) != len(self.old.places[origin.statement].sizes):
             raise Refuted(f"{described}: the relation gives {len(origin.iterators)} old iterators")
+        if origin.repeated >= len(origin.iterators):
+            raise Refuted(f"{described}: the relation names level {origin.repeated}, which is not there")
+        if origin.repeated >= 0 and origin.iterators[origin.repeated].levels:
+            raise Refuted(f"{described}: the relation names no single iteration of a level that is repeated")
 
     def _check_covered(self, old: StatementDomain, claims: list[tuple[StatementDomain, Piece]]) -> None:
         described = self.old.describe(old.statement.id)
@@ -459,6 +497,8 @@ class _Step:
         if not bundles and [self.origins.same(p) and p.domain == old.domain for p, _ in claims] == [True]:
             return
         wanted = self.session.set([self.session.instances(old.name, old.domain)])
+        if old.name in self.origins.repeated:
+            wanted = wanted.apply(self.session.map([self.origins.first(old.name)]))
         instances = self.session.instances
         images = [(place.name, self.origins.image(place, piece)) for place, piece in claims]
         images += [(name, self.origins.bundled(name)) for name in bundles]
@@ -483,7 +523,7 @@ class _Step:
         fixes = {
             origin.statement: (self.new.places[statement], origin)
             for statement, origin in self.origins.relation.items()
-            if isinstance(origin, (Correction, ScaledCombine))
+            if isinstance(origin, (Correction, ScaledCombine, Remainder))
         }
         for name, pieces in self.origins.instances.items():
             fix = fixes.pop(self.new.by_name[name].statement.id, None)
@@ -502,7 +542,7 @@ class _Step:
         tracer: Tracer,
         name: str,
         origin: Instance,
-        fix: tuple[StatementDomain, Correction | ScaledCombine] | None,
+        fix: tuple[StatementDomain, Correction | ScaledCombine | Remainder] | None,
     ) -> Iterator[_Pair]:
         """The pairs of one new statement and its old one; ``fix`` follows where a law is used."""
         place, old = self.new.by_name[name], self.old.places[origin.statement]
@@ -518,6 +558,8 @@ class _Step:
             if isinstance(law, Correction):
                 self._need(SQUARES, described, old.statement.dtype)
                 yield from check_squares(tracer, old, place, behind)
+            elif isinstance(law, Remainder):
+                yield from self._shifted(old, place, behind)
             else:
                 self._need(FACTOR, described, old.statement.dtype)
                 yield from self._factored(tracer, old, place, behind, law.factors)
@@ -592,6 +634,45 @@ class _Step:
                 raise Refuted(f"{self.new.describe(combine.statement.id)} scales by a partial result")
             check_factor(group, one[0], other[0])
         yield from filter(None, found)
+
+    def _shifted(
+        self, old: StatementDomain, place: StatementDomain, rest: StatementDomain
+    ) -> Iterator[_Pair]:
+        """Pairs of readers of ``a * b`` and of ``(a + c) * b`` behind which ``rest`` adds ``b * -c``."""
+        check_behind(self.new, place, rest)
+        before = _term(old.name, old.statement.value, _leaf)
+        after = _term(place.name, place.statement.value, _leaf)
+        behind = _term(rest.name, rest.statement.value, _leaf)
+        product_of = ("operation", "mul", old.statement.dtype)
+        if before.head == after.head == behind.head == product_of:
+            for k in (0, 1):
+                pairs = self._with_shift(before.arguments, after.arguments, behind.arguments, k)
+                if pairs is not None:
+                    yield from pairs
+                    return
+        raise Refuted(
+            f"{self.new.describe(rest.statement.id)} does not take away what "
+            f"{self.new.describe(place.statement.id)} adds beyond {self.old.describe(old.statement.id)}"
+        )
+
+    def _with_shift(
+        self, before: Sequence[_Term], after: Sequence[_Term], rest: Sequence[_Term], k: int
+    ) -> list[_Pair] | None:
+        """Pairs of readers if factor ``k`` of ``before`` is greater by a number in ``after``, and ``rest`` is
+        the other factor times the opposite number; None if not."""
+        more, kept = after[k], after[1 - k]
+        if more.head != ("operation", "add", kept.head[-1]):
+            return None
+        numbers = [term.head[1] for term in (more.arguments[1], rest[1]) if term.head[0] == "literal"]
+        if len(numbers) < 2 or sum(map(int, numbers)) % (1 << bits(kept.head[-1])):
+            return None
+        found = [*self._match(before[k], more.arguments[0]), *self._match(before[1 - k], kept)]
+        twice = list(self._match(kept, rest[0]))
+        pairs = [pair for pair in found if pair is not None]
+        if len(pairs) < len(found) or None in twice:
+            return None
+        check_same_reads(self.new, [(pair[0][0], pair[1][0]) for pair in twice if pair is not None])
+        return pairs
 
     def _need(self, law: str, described: str, dtype: str = "") -> None:
         """Raise :class:`Refuted` unless the move declared the law and numbers of ``dtype`` obey it."""

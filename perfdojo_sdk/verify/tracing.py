@@ -22,6 +22,7 @@ from perfdojo_sdk.core.transformation import (
     PartialCombine,
     PartialStart,
     Relation,
+    Remainder,
     ScaledCombine,
 )
 from perfdojo_sdk.verify.flow import Flow, Mode
@@ -33,6 +34,7 @@ from perfdojo_sdk.verify.sets import (
     coordinates,
     form,
     isl,
+    iterators,
     plainly_equal,
     tuple_name,
     with_writers,
@@ -119,6 +121,28 @@ class Origins:
         return self.session.map(parts)
 
     @cached_property
+    def repeated(self) -> Mapping[str, Instance]:
+        """Name of an old statement -> the one of its instances that stands for all of a level."""
+        pieces = (piece.origin for found in self.instances.values() for piece in found)
+        return {self.old.places[o.statement].name: o for o in pieces if o.repeated >= 0}
+
+    def first(self, name: str, reader: str = "") -> isl.Map:
+        """Instances of a repeated old statement, or of its reader -> the one that stands for each."""
+        place, origin, reader = self.old.by_name[name], self.repeated[name], reader or name
+        forms = iterators(len(place.sizes))
+        forms[origin.repeated] = form(origin.iterators[origin.repeated])
+        onto = self.session.affine(reader, len(place.sizes), reader, forms)
+        return onto.intersect_domain(self.session.instances(reader, place.domain))
+
+    def once(self, seen: isl.UnionMap) -> isl.UnionMap:
+        """A relation to old sources, with the instance that stands for each where a statement is repeated."""
+        again = writers(seen) & self.repeated.keys() if self.repeated else frozenset[str]()
+        if not again:
+            return seen
+        onto = self.session.map([self.first(name) for name in sorted(again)])
+        return with_writers(seen, writers(seen) - again).union(with_writers(seen, again).apply_range(onto))
+
+    @cached_property
     def sources(self) -> frozenset[str]:
         """Names of the new sources of values."""
         inputs = {f"I_{array}" for array in self.new.program.inputs}
@@ -140,7 +164,8 @@ class Tracer:
 
     A *conduit* is a new statement that only passes values on: a copy, or the combination of a
     partial result (what a read of it by leaf 0 sees). ``passed`` leads from its instances to the old
-    statements' values behind them. A correction adds no value of the old program.
+    statements' values behind them. A correction adds no value of the old program. What a remainder adds onto
+    is, with the remainder, the value of an old statement.
     """
 
     def __init__(self, origins: Origins, mode: Mode) -> None:
@@ -153,12 +178,15 @@ class Tracer:
         }
         self.combines = {n for n, o in passes.items() if isinstance(o, (PartialCombine, ScaledCombine))}
         self.conduits = self.combines | {n for n, o in passes.items() if isinstance(o, Definition)}
+        remainders = {p.name for p in self.new.places.values() if isinstance(origins.origin(p), Remainder)}
+        self.remainders = remainders if mode == "last" else set[str]()
+        self.conduits |= self.remainders
         self.starts = {
             p.name for p in self.new.places.values() if isinstance(origins.origin(p), PartialStart)
         }
         self.corrections = {
             p.name for p in self.new.places.values() if isinstance(origins.origin(p), Correction)
-        }
+        } | (remainders - self.remainders)
         self.definitions = {
             p.name
             for p in self.new.places.values()
@@ -171,7 +199,8 @@ class Tracer:
         """Conduit instance -> the writes that the read of the conduit sees."""
         found = self.session.map()
         for name in sorted(self.conduits):
-            found = found.union(self.enter(f"{name}_0").apply_range(self.new.seen(f"{name}_0", self.mode)))
+            reader = f"{name}_t" if name in self.remainders else f"{name}_0"
+            found = found.union(self.enter(reader).apply_range(self.new.seen(reader, self.mode)))
         return found
 
     @cached_property
@@ -329,8 +358,8 @@ class Tracer:
 
     def equal(self, old: str, new: str, found: isl.UnionMap, known: isl.UnionMap) -> None:
         readers = self._readers(old, new)
-        mapped = found.apply_range(self.origins.images).apply_domain(readers)
-        known = known.intersect_domain(readers.range())
+        mapped = self.origins.once(found.apply_range(self.origins.images).apply_domain(readers))
+        known = self.origins.once(known.intersect_domain(readers.range()))
         if plainly_equal(mapped, known) or mapped.is_equal(known):
             return
         lost, gained = known.subtract(mapped), mapped.subtract(known)

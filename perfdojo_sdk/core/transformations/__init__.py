@@ -17,6 +17,7 @@ from perfdojo_sdk.core.transformations import (
     inlining,
     laws,
     naming,
+    narrowing,
     overwriting,
     padding,
     precision,
@@ -24,10 +25,12 @@ from perfdojo_sdk.core.transformations import (
     reciprocal,
     reductions,
     reordering,
+    repetition,
     rotation,
     scans,
     scopes,
     sharing,
+    shifting,
     skewing,
     staging,
     storage,
@@ -64,6 +67,9 @@ FAMILIES = (
     folding,
     zeros,
     skewing,
+    shifting,
+    narrowing,
+    repetition,
 )
 
 #: Name -> transformation; every target has these.

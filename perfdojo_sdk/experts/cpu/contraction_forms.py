@@ -80,7 +80,7 @@ def with_dense_operand(start: Play, nest: Nest) -> tuple[Play, Nest, int] | None
             continue
         made = play.may("stage_read", nest.loops[0].id, array=operand.array)
         if isinstance(made, Staged):
-            _lay_out_like_source(play, made)
+            vectorise(play, lay_out_like_source(play, made))
             found = find_nest(play.program.body[-1])
             return (play, found, prod(sizes[level] for level in moving)) if found is not None else None
     return None
@@ -141,12 +141,13 @@ def _converted(play: Play, nest: Nest, group: Group | None = None) -> Nest | Non
                 made = play.may("stage_expression", statement.id, before=before, term=term)
                 if not isinstance(made, Staged):
                     return None
-                _lay_out_like_source(play, made)
+                vectorise(play, lay_out_like_source(play, made))
     return find_nest(play.program.body[-1])
 
 
-def _lay_out_like_source(play: Play, made: Staged) -> None:
-    """Give a converted copy of an array the array's order of dimensions, and write it row by row."""
+def lay_out_like_source(play: Play, made: Staged) -> str:
+    """Give a converted copy of an array the array's order of dimensions, and write it row by row; the
+    innermost of its loops."""
     loops = chain(play, made.nests[0].top)
     copy = play.scope(loops[-1]).body[0]
     assert isinstance(copy, Statement)
@@ -159,7 +160,7 @@ def _lay_out_like_source(play: Play, made: Staged) -> None:
             if steps[order[k]] < steps[order[k + 1]] and play.may("reorder_dims", made.buffer, dim=k):
                 order[k : k + 2] = order[k + 1], order[k]
     arrange(play, order)
-    vectorise(play, order[-1])
+    return order[-1]
 
 
 def _statement(play: Play, identifier: str) -> Statement:

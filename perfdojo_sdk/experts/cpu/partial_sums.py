@@ -1,7 +1,7 @@
 """Partial results for threads: long sums into fewer results than there are threads.
 
-Threads share loops over results. A mean of a whole array, or of a few long rows, has none for them: its sum is
-cut into blocks, each block adds up into a partial result of its own, and threads share the blocks.
+Threads share loops over results. A mean of a whole array, or of a few long rows, has none for them: its sum
+is cut into blocks, each block adds up into a partial result of its own, and threads share the blocks.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
+from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
     hoist_functions,
@@ -46,6 +46,7 @@ from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
+from perfdojo_sdk.experts.cpu.signs import adds_up_groups, shift_signs, with_threads
 from perfdojo_sdk.experts.cpu.stencil_images import (
     JOIN_CHANNELS,
     join_channels,
@@ -85,20 +86,41 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     stay as they are from call to call."""
     known = Play(root, rules, rules.most)
     decisions = [*fold_tables(known), *sums_for_threads(known, target)]
-    found = _Planner(known.program, rules, target, constants).plan()
+    shifted = Play(root, rules, rules.most)
+    shifted.trace = known.trace
+    signs = shift_signs(shifted, constants)
+    found = _plan_from(known.trace, rules, target, constants)
+    if shifted.trace is not known.trace:
+        other = _plan_from(shifted.trace, rules, target, constants)
+        grouped = (game for game in other.games if adds_up_groups(game.program, rules.dialect))
+        games = [with_threads(game, rules, target) for game in grouped]
+        if games:  # a measurement decides
+            found = Plan(other.decisions, (*games[: MOST_GAMES - 1], *found.games[:1]))
+    return Plan((*decisions, *signs, *found.decisions), found.games)
+
+
+def _plan_from(start: Trace, rules: Rules, target: Target, constants: Collection[str]) -> Plan:
+    """The games that go on from the moves that are played first."""
+    made = frozenset(buffer for step in start.steps for buffer in step.made.buffers)
+    found = _Planner(start.program, rules, target, constants, made).plan()
     shared = [shared_by_all(game, rules, target) for game in found.games]
-    found = Plan((*found.decisions, *(shared[0][1] if shared else ())), tuple(game for game, _ in shared))
-    if not decisions:
-        return found
-    games = tuple([Trace(root, (*known.trace.steps, *game.steps)) for game in found.games])
-    return Plan((*decisions, *found.decisions), games)
+    decisions = (*found.decisions, *(shared[0][1] if shared else ()))
+    return Plan(decisions, tuple([Trace(start.root, (*start.steps, *game.steps)) for game, _ in shared]))
 
 
 class _Planner:
     """One program on its way to a plan."""
 
-    def __init__(self, root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> None:
-        self.root, self.rules, self.target = root, rules, target
+    def __init__(
+        self,
+        root: Program,
+        rules: Rules,
+        target: Target,
+        constants: Collection[str] = (),
+        made: frozenset[str] = frozenset(),
+    ) -> None:
+        """``made``: arrays that moves before the plan have made."""
+        self.root, self.rules, self.target, self.made = root, rules, target, made
         self.decisions: list[Decision] = []
         self.constants = dict.fromkeys(constants, ALL_CALLS)
         self.runs: Mapping[str, int] = self.constants
@@ -280,7 +302,13 @@ class _Planner:
         starts = way == "contraction" and written == before_it
         if before == "contraction" or (starts and len(nodes) == 1):
             return is_contraction(part(program, (*nodes, node)), self.rules)
-        return before == way == "rows"
+        return before == way == "rows" and not self._stands_apart(node, nodes)
+
+    def _stands_apart(self, node: Node, nodes: tuple[Node, ...]) -> bool:
+        """True if a nest makes what was laid out first, or follows a nest that does, and shares no array with
+        the nests before it: one may depend on constants alone, or be much shorter."""
+        made = any(not self.made.isdisjoint(each.arrays) for each in (node, nodes[-1]))
+        return made and all(node.arrays.isdisjoint(other.arrays) for other in nodes)
 
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""

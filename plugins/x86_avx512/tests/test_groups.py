@@ -13,7 +13,7 @@ from x86_support import PLUGINS, capabilities, generate, needs
 
 from perfdojo_sdk.core.domains import ROUNDING
 from perfdojo_sdk.core.interpreter import interpret
-from perfdojo_sdk.core.laws import FLUSHED
+from perfdojo_sdk.core.laws import FACTOR, FLUSHED
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Trace
 from perfdojo_sdk.experts.cpu import planner
@@ -153,7 +153,7 @@ def test_a_kernel_asks_for_the_instructions_that_it_uses() -> None:
 
 PAIRS = {
     "u8": ("u8", "i8", "i32", "4:d"),
-    "i8": ("i8", "i8", "i32", "2:d"),
+    "i8": ("i8", "i8", "i32", "4:d"),
     "i16": ("i16", "i16", "i32", "2:d"),
     "bf16": ("bf16", "bf16", "f32", "2:d"),
 }
@@ -166,7 +166,7 @@ def test_a_product_uses_the_instruction_and_is_proved(pair: str) -> None:
     text = product(one, other, total)
     trace = games(text, most=most)[0]
     assert words in trace.program.text and "16:l" in trace.program.text
-    assert trace.laws == (frozenset((FLUSHED,)) if pair == "bf16" else frozenset())
+    assert trace.laws == {"bf16": {FLUSHED}, "i8": {FACTOR}}.get(pair, set())
     target = PLUGINS.target("x86_avx512")
     report = verify_dependence_trace(trace, replace(PLUGINS.rules(target), most=most))
     assert report, report.problem
