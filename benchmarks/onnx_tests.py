@@ -1,13 +1,15 @@
 """The node tests of the ONNX standard, on the interpreter or on the kernels of a target.
 
     python benchmarks/onnx_tests.py --device INTERPRETER [--state build/onnx_tests] [--only NAME] [--again]
-        [--expanded] [--initialisers] [--part 0.1 --seed 0] [--reasons] [--json]
+        [--expanded] [--initialisers] [--legs] [--part 0.1 --seed 0] [--reasons] [--json]
 
 Each test ends as *passed*, *refused* with the class of its reason, *wrong* (another result than the
 standard's), *nearer* (each element that differs does so by at most four roundings of the largest, and is
 nearer to what the graph gives in doubles than the standard's is: a rounding of the standard's reference), or
 *crashed* (any other exception, or out of time). ``--initialisers`` hands inputs on which shapes depend in as
-constants of the model; by default they come at run time. ``--part`` takes a seeded part.
+constants of the model; by default they come at run time. ``--part`` takes a seeded part. ``--legs``: the
+kernels of a target are those of its expert's longest games, and pass the three legs of verification before
+they run; one that does not pass counts as crashed.
 Kernels of 50 tests share a compilation. Results are kept in the folder of ``--state``; after an interruption
 the same command goes on, and ``--again`` starts over. The exit code is 4 if a result is wrong or crashed.
 """
@@ -36,12 +38,20 @@ from onnx.backend.test.runner import Runner
 
 from perfdojo_sdk.core.domains import FLOAT64
 from perfdojo_sdk.core.program import Program
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.frontends.onnx.lowering import Lowered, Unsupported
 from perfdojo_sdk.frontends.onnx.prepared import Prepared
 from perfdojo_sdk.graph.graph import Array, Graph
 from perfdojo_sdk.graph.refusals import Refused
 from perfdojo_sdk.graph.running import Execute, interpreted, run_graph
-from perfdojo_sdk.models.kernels import CompiledKernels
+from perfdojo_sdk.hookspecs.types import KernelSource
+from perfdojo_sdk.kernels.selection import Kernel
+from perfdojo_sdk.library.context import BuildContext
+from perfdojo_sdk.library.settings import Settings
+from perfdojo_sdk.library.verification import SharedResults, VerificationCache, verify
+from perfdojo_sdk.models.kernels import CompiledKernels, symbol_of
+from perfdojo_sdk.plugins import load_plugins
+from perfdojo_sdk.store.records import Verification
 
 PASSED, REFUSED, NEARER, WRONG, CRASHED = "passed", "refused", "nearer", "wrong", "crashed"
 OUTCOMES = (PASSED, REFUSED, NEARER, WRONG, CRASHED)
@@ -49,8 +59,8 @@ OUTCOMES = (PASSED, REFUSED, NEARER, WRONG, CRASHED)
 _DIGITS = {"float32": 23, "float16": 10, "bfloat16": 7}
 #: Tests whose kernels are compiled together.
 BATCH = 50
-#: Seconds for one test.
-LIMIT_S = 60
+#: Seconds for one test; and where its kernels are verified.
+LIMIT_S, LIMIT_WITH_LEGS_S = 60, 600
 
 
 @dataclass(frozen=True)
@@ -196,10 +206,10 @@ def time_limit(seconds: int) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def guarded(case: Case, work: Any) -> Result | None:
+def guarded(case: Case, work: Any, seconds: int = LIMIT_S) -> Result | None:
     """The result if ``work`` ends one; None if the test goes on."""
     try:
-        with warnings.catch_warnings(), time_limit(LIMIT_S):
+        with warnings.catch_warnings(), time_limit(seconds):
             warnings.simplefilter("ignore")
             work()
     except Unsupported as refused:
@@ -219,6 +229,7 @@ def guarded(case: Case, work: Any) -> Result | None:
 def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Iterator[Result]:
     """The results of a batch of tests, whose kernels share a compilation."""
     cases = [Case(test, initialisers) for test in found]
+    limit = LIMIT_WITH_LEGS_S if isinstance(execute, VerifiedKernels) else LIMIT_S
     going = []
     for case in cases:
         ended = guarded(case, case.lower)
@@ -228,7 +239,7 @@ def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Itera
             going.append(case)
         else:
             programs = case.programs
-            ended = guarded(case, lambda programs=programs: [execute.source(p) for p in programs])
+            ended = guarded(case, lambda programs=programs: [execute.source(p) for p in programs], limit)
             if ended:
                 yield ended
             else:
@@ -238,7 +249,7 @@ def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Itera
         execute.prepare(list({p.text: p for p in together}.values()))
     for case in going:
         begin = time.perf_counter()
-        ended = guarded(case, lambda case=case: case.judge(execute))
+        ended = guarded(case, lambda case=case: case.judge(execute), limit)
         if ended and ended.outcome == WRONG and case.nearer(execute):
             ended = replace(ended, outcome=NEARER)
         seconds = round(time.perf_counter() - begin, 3)
@@ -246,12 +257,51 @@ def results(found: Sequence[Any], execute: Execute, initialisers: bool) -> Itera
         yield replace(ended or passed, fates=case.fates)
 
 
-def executor(device: str) -> Execute:
+def executor(device: str, legs: bool = False) -> Execute:
     if device == "INTERPRETER":
         return interpreted
-    from perfdojo_sdk.plugins import load_plugins
-
+    if legs:
+        return verified_kernels(device)
     return CompiledKernels.of(load_plugins(), device, forks=True)
+
+
+class VerifiedKernels(CompiledKernels):
+    """The compiled ends of the expert's longest games, each of which passes the three legs before it runs."""
+
+    def __init__(self, context: BuildContext) -> None:
+        super().__init__(context.generator, context.runner)
+        self._context, self._shared = context, SharedResults()
+        self._games: dict[str, Trace] = {}
+        self.verified: dict[str, Verification] = {}
+        """By the text of a program."""
+
+    def game(self, program: Program) -> Trace:
+        if program.text not in self._games:
+            task = self._context.task(Kernel(symbol_of(program).removeprefix("pd_"), program.name, program))
+            games = task.expert(task.root, task.rules, task.target) if task.expert else ()
+            self._games[program.text] = max(games, key=lambda game: len(game.steps), default=Trace(program))
+        return self._games[program.text]
+
+    def code(self, program: Program, symbol: str) -> KernelSource:
+        return super().code(self.game(program).program, symbol)
+
+    def __call__(self, program: Program, inputs: Sequence[Array]) -> list[Array]:
+        if program.text not in self.verified:
+            subject = self._context.subject(
+                self.game(program), self.artifact(program), VerificationCache(shared=self._shared)
+            )
+            self.verified[program.text] = verify(subject)
+        found = self.verified[program.text]
+        if not found.passed:
+            raise RuntimeError(f"kernel {program.name} does not pass: {found.failure}")
+        return super().__call__(program, inputs)
+
+
+def verified_kernels(device: str) -> VerifiedKernels:
+    """For a target that runs here; its expert plans for one thread, whose figures are those of the target."""
+    plugins = load_plugins(targets=[device])
+    settings = Settings(threads=1, budget_s=0.1, repeats=20)
+    return VerifiedKernels(BuildContext.of(plugins, plugins.target(device), settings))
 
 
 class State:
@@ -303,6 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--again", action="store_true", help="start over")
     parser.add_argument("--expanded", action="store_true", help="the tests of expanded functions")
     parser.add_argument("--initialisers", action="store_true", help="shape-like inputs as constants")
+    parser.add_argument("--legs", action="store_true", help="verify each kernel before it runs")
     parser.add_argument("--part", type=float, default=1.0, help="a random part of the tests")
     parser.add_argument("--seed", type=int, default=0, help="chooses the part")
     parser.add_argument("--reasons", action="store_true", help="list what was refused")
@@ -312,9 +363,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.part < 1.0:
         known = random.Random(asked.seed).sample(known, max(1, round(asked.part * len(known))))
     options = ("-expanded" if asked.expanded else "") + ("-initialisers" if asked.initialisers else "")
+    options += "-legs" if asked.legs else ""
     state = State(asked.state, asked.device + options, asked.again)
     todo = [test for test in known if test.name not in state.results]
-    execute = executor(asked.device)
+    execute = executor(asked.device, asked.legs)
     np.seterr(all="ignore")
     for first in range(0, len(todo), BATCH):
         for result in results(todo[first : first + BATCH], execute, asked.initialisers):

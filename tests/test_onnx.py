@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,36 @@ def test_compiled_kernels_pass_and_share_one_compilation() -> None:
     found = outcomes(COMPILED, kernels)
     assert {r.name: r.detail for r in found.values() if r.outcome != onnx_tests.PASSED} == {}
     assert kernels.compilations == 1
+
+
+#: Parts of a seeded tenth of the standard's tests, so that processes share them.
+PARTS = 10
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kernels_of_a_seeded_tenth_pass_all_legs(part: int) -> None:
+    import random
+
+    names = sorted(node_tests())
+    names = random.Random(4).sample(names, len(names) // 10)
+    kernels = onnx_tests.verified_kernels("best")
+    found = outcomes(names[part::PARTS], kernels)
+    bad = (onnx_tests.WRONG, onnx_tests.CRASHED)
+    assert {r.name: r.detail for r in found.values() if r.outcome in bad} == {}
+    assert kernels.verified and all(found.passed for found in kernels.verified.values())
+
+
+def test_a_wrong_kernel_does_not_pass_the_legs(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = CompiledKernels.code
+
+    def wrong(self: Any, program: Any, symbol: str) -> Any:
+        source = right(self, program, symbol)
+        return replace(source, code=source.code.replace(" - pd_load", " + pd_load"))
+
+    monkeypatch.setattr(CompiledKernels, "code", wrong)
+    kernels = onnx_tests.verified_kernels("best")
+    [found] = outcomes(["test_sub"], kernels).values()
+    assert found.outcome == onnx_tests.CRASHED and "does not pass: numeric" in found.detail
 
 
 def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:

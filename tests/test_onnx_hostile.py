@@ -90,6 +90,15 @@ def undefined() -> Any:
     return model([helper.make_node("Relu", ["nothing"], ["y"])], {"x": X}, ["y"])
 
 
+def undefined_inside() -> Any:
+    shape = helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, 3])
+    body = helper.make_graph([helper.make_node("Neg", ["ghost"], ["z"], name="inner")], "b", [], [shape])
+    node = helper.make_node("If", ["c"], ["y"], name="n", then_branch=body, else_branch=body)
+    made = model([node], {"x": X}, ["y"])
+    made.graph.input.append(helper.make_tensor_value_info("c", TensorProto.BOOL, []))
+    return made
+
+
 def defined_twice() -> Any:
     return model([helper.make_node(op, ["x"], ["y"]) for op in ("Relu", "Abs")], {"x": X}, ["y"])
 
@@ -225,6 +234,7 @@ BAD: list[tuple[Callable[[], Any], str]] = [
     (another_kind, "node n (Softmax): attribute axis"),
     (unknown_operator, "n (Nothing): ../own.Nothing"),
     (undefined, "node y (Relu) reads nothing"),
+    (undefined_inside, "node n (If): node inner (Neg) reads ghost, which is not defined"),
     (defined_twice, "node y (Abs) defines y once more"),
     (no_versions, "operator set"),
     (open_size, "open size batch"),
@@ -339,5 +349,5 @@ def test_external_data_is_read_from_the_models_folder_and_through_no_link(tmp_pa
     (tmp_path / "link.bin").symlink_to(tmp_path / "weights.bin")
     entry.value = "link.bin"
     onnx.save(made, tmp_path / "m.onnx")
-    with pytest.raises(Malformed, match="link"):
+    with pytest.raises(Malformed, match="the data of tensor w: it is a link"):
         lower(tmp_path / "m.onnx")

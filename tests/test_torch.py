@@ -345,7 +345,8 @@ def test_rows_of_attention_that_see_nothing_are_zero() -> None:
 @torch.no_grad()
 def test_scalars_have_a_dimension_for_pytorch() -> None:
     def function(x: Any) -> Any:
-        return *x.max(0), x.sum(0), x.amin(-1), x.argmax(0), x.softmax(0), x.cumsum(0), x.mean(0)
+        likeness = torch.nn.functional.cosine_similarity(x, -x, dim=0)
+        return *x.max(0), x.sum(0), x.amin(-1), x.argmax(0), x.softmax(0), x.cumsum(0), x.mean(0), likeness
 
     x = torch.tensor(3.0)
     assert all(close(a, b) for a, b in zip(compiled(function)(x), function(x), strict=True))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,30 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
         assert refused.code == 1 and words in refused.err, refused.err
     file.write_text("1 / 0\n")
     assert "does not run" in cli("optimize", "m.py:make", plugins="toy").err
+
+
+BESIDE = """
+from __future__ import annotations
+from dataclasses import dataclass
+import torch
+from block_of_a_neighbour import Block
+
+@dataclass
+class Sizes:
+    width: int = 4
+
+def net(): return torch.nn.Sequential(torch.nn.Linear(Sizes().width, 3), Block())
+"""
+
+
+def test_a_file_may_have_data_classes_and_import_files_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "m.py").write_text(BESIDE)
+    (tmp_path / "block_of_a_neighbour.py").write_text("from torch.nn import ReLU as Block\n")
+    made = exported_file(tmp_path / "m.py", "net", {"input": ("f32", (2, 4))})
+    assert made.graph is not None and made.graph.outputs[0].shape == (2, 3)
 
 
 NAMES = """

@@ -53,10 +53,14 @@ class CompiledKernels:
         symbol = symbol_of(program)
         if symbol not in self._sources:
             try:
-                self._sources[symbol] = self._generator.generate(program, symbol)
+                self._sources[symbol] = self.code(program, symbol)
             except DojoError as error:
                 raise Refused(Reason.TARGET, f"kernel {program.name}: {error.what}") from None
         return self._sources[symbol]
+
+    def code(self, program: Program, symbol: str) -> KernelSource:
+        """The code of a program as a function of this name."""
+        return self._generator.generate(program, symbol)
 
     def prepare(self, programs: Sequence[Program]) -> None:
         """Compile those that are not compiled yet, all in one file; each alone if that fails."""
@@ -82,10 +86,14 @@ class CompiledKernels:
         self.compilations += len(sources)
         return [self._runner.compile(source) for source in sources]
 
+    def artifact(self, program: Program) -> Artifact:
+        """The compiled kernel of a program."""
+        self.prepare([program])
+        return self._artifacts[symbol_of(program)]
+
     def __call__(self, program: Program, inputs: Sequence[Array]) -> list[Array]:
         """Run a program; :class:`Refused` if the target does not run it."""
-        self.prepare([program])
-        artifact = self._artifacts[symbol_of(program)]
+        artifact = self.artifact(program)
         given = {
             spec.name: as_passed(array.view(CARRIER[program.buffer_of[spec.name].dtype]), spec)
             for spec, array in zip(artifact.inputs, inputs, strict=True)

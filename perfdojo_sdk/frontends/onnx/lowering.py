@@ -44,6 +44,7 @@ from perfdojo_sdk.frontends.onnx.reading import (
     MAX_EXPANDED,
     array_of,
     dtype_name,
+    named,
     read_model,
     shown,
     subgraphs,
@@ -473,7 +474,7 @@ class _Lowering:
     @staticmethod
     def edge(edges: _Edges, name: str, node: Any) -> Edge | Unknown | None:
         if name not in edges:
-            raise Malformed(f"{shown(node.op_type)} reads {shown(name)}, which is not defined")
+            raise Malformed(f"{named(node)} reads {shown(name)}, which is not defined")
         return edges[name]
 
     def rule(self, node: Any, opsets: Mapping[str, int]) -> tuple[Rule | None, int]:

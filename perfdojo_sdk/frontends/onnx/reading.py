@@ -264,5 +264,6 @@ def _external(tensor: Any, shape: tuple[int, ...], dtype: str, folder: Path | No
             file.seek(offset)
             content = file.read(length)
     except OSError as error:
-        raise Malformed(f"cannot read {shown(location)}: {error.strerror}") from None
+        what = f"cannot read {shown(location)}, the data of tensor {name}: {error.strerror}"
+        raise Malformed(what) from None
     return unpacked(content, shape, dtype)

@@ -1,12 +1,13 @@
 """Modules of files: a class by its name, or one problem in the form of KernelBench.
 
-The file is a program of the user's and is run, as Python would run it.
+The file is a program of the user's and is run, as Python would run it: it may import modules beside it.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,9 @@ def loaded(path: Path) -> ModuleType:
         what = f"{path} is {'no Python file' if path.exists() else 'not there'}"
         raise ModuleError("PD-O023", what, hint="write FILE.py:NAME of a module or its class")
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their types up there
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except Exception as error:  # the user's code

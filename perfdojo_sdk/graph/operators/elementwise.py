@@ -104,12 +104,12 @@ def modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
     if truncated or dtype.startswith("u"):
         return binary(b, "mod", lambda a, c: f"rem({a}, {by(c)})", x, y)
 
-    def formula(a: str, c: str) -> str:
-        rest = f"rem({a}, {by(c)})"
-        differ = f"and({rest} != 0, xor({rest} < 0, {c} < 0))"
-        return f"select({differ}, {rest} + {c}, {rest})"
+    return binary(b, "mod", lambda a, c: signed_as(c, f"rem({a}, {by(c)})"), x, y)
 
-    return binary(b, "mod", formula, x, y)
+
+def signed_as(divisor: str, rest: str) -> str:
+    """The rest of a division that has the sign of its divisor."""
+    return f"select(and({rest} != 0, xor({rest} < 0, {divisor} < 0)), {rest} + {divisor}, {rest})"
 
 
 def float_modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
@@ -118,9 +118,7 @@ def float_modulo(b: Builder, x: Value, y: Value, truncated: bool) -> Value:
 
     def formula(a: str, c: str) -> str:
         rest = f"fmod({a}, {c})"
-        return (
-            rest if truncated else f"select(and({rest} != 0, xor({rest} < 0, {c} < 0)), {rest} + {c}, {rest})"
-        )
+        return rest if truncated else signed_as(c, rest)
 
     return binary(b, "mod", formula, x, y)
 
@@ -170,9 +168,13 @@ def complement(b: Builder, x: Value) -> Value:
 
 
 def shift(b: Builder, x: Value, y: Value, left: bool) -> Value:
-    """A shift of bits, to the right with copies of the sign. By a number below 0 or of the width and more,
-    nothing remains but the sign of a number that is shifted to the right."""
-    dtype = same_dtype(x, y)
+    """A shift of bits; see :func:`shifted`."""
+    return binary(b, "shift", shifted(same_dtype(x, y), left), x, y)
+
+
+def shifted(dtype: str, left: bool) -> Callable[[str, str], str]:
+    """The text of a shift of bits, to the right with copies of the sign. By a number below 0 or of the width
+    and more, nothing remains but the sign of a number that is shifted to the right."""
     if dtype not in INTEGER_DTYPES:
         raise Malformed(f"a shift of {dtype}")
     width, signed = bits(dtype), not dtype.startswith("u")
@@ -183,7 +185,7 @@ def shift(b: Builder, x: Value, y: Value, left: bool) -> Value:
         rest = f"shr({a}, {width - 1})" if signed and not left else "0"
         return f"select({possible}, {'shl' if left else 'shr'}({a}, {inside}), {rest})"
 
-    return binary(b, "shift", formula, x, y)
+    return formula
 
 
 def where(b: Builder, condition: Value, x: Value, y: Value) -> Value:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import log, prod
 
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES
 from perfdojo_sdk.frontends.torch.call import Call, Operand, Row, literal, pointwise, promoted
+from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
 from perfdojo_sdk.graph.operators.checks import divisor
@@ -90,18 +92,40 @@ def _div(c: Call) -> Value:
     return pointwise(c, "floor_div", floor, x, y)
 
 
-def _remainder(c: Call) -> Value:
-    if is_float(c.dtype):
-        raise Refused(Reason.OPERATION, "remainders of floats")
+def _remainder(name: str, truncated: bool) -> Row:
+    """The rest of a division, with the sign of the divisor, or of the dividend if ``truncated``."""
 
-    x, other = c.operand("self"), c.operand("other")
-    by = _divisor(c, x, other)
+    def row(c: Call) -> Value:
+        x, y = (_rounded(c, c.operand(each)) for each in ("self", "other"))
+        of, by = ("fmod", str) if is_float(c.dtype) else ("rem", _divisor(c, x, y))
 
-    def formula(a: str, d: str) -> str:
-        rest = f"rem({a}, {by(d)})"
-        return f"select(and({rest} != 0, xor({rest} < 0, {d} < 0)), {rest} + {d}, {rest})"
+        def formula(a: str, d: str) -> str:
+            rest = f"{of}({a}, {by(d)})"
+            if truncated:
+                return rest
+            if isinstance(y, Value):
+                return e.signed_as(d, rest)
+            return f"select({rest} {'>' if y < 0 else '<'} 0, {rest} + {d}, {rest})"
 
-    return pointwise(c, "remainder", formula, x, other)
+        return pointwise(c, name, formula, x, y)
+
+    return row
+
+
+def _rounded(c: Call, operand: Operand) -> Operand:
+    """An operand; a number is one of the result's floats, which counts where a function jumps."""
+    if isinstance(operand, Value) or not is_float(c.dtype):
+        return operand
+    return float(numpy_dtype(c.dtype).type(operand))
+
+
+def _shift(left: bool) -> Row:
+    def row(c: Call) -> Value:
+        if c.dtype not in INTEGER_DTYPES:
+            raise Refused(Reason.DTYPE, f"shifts of {c.dtype}")
+        return pointwise(c, "shift", e.shifted(c.dtype, left), c.operand("self"), c.operand("other"))
+
+    return row
 
 
 def _divisor(c: Call, x: Operand, y: Operand) -> Callable[[str], str]:
@@ -190,9 +214,18 @@ def _pow(c: Call) -> Value:
         if is_float(c.dtype) and power in (0.5, -0.5, -1.0, -2.0):
             found = {0.5: "sqrt({a})", -0.5: "1 / sqrt({a})", -1.0: "1 / {a}", -2.0: "1 / ({a} * {a})"}[power]
             return pointwise(c, "pow", lambda a: found.replace("{a}", a), base)
+    if c.dtype in INTEGER_DTYPES:
+        return e.integer_power(c.b, *(_as_value(c, each) for each in (base, exponent)))
     if not is_float(c.dtype):
-        raise Refused(Reason.OPERATION, f"powers of {c.dtype}")
+        raise Refused(Reason.DTYPE, f"powers of {c.dtype}")
     return pointwise(c, "pow", lambda a, d: f"pow({a}, {d})", base, exponent)
+
+
+def _as_value(c: Call, operand: Operand) -> Value:
+    """An operand as a value of the result's dtype."""
+    if isinstance(operand, Value):
+        return e.cast(c.b, operand, c.dtype)
+    return c.b.filled((), operand, c.dtype)
 
 
 def _extremum(name: str) -> Row:
@@ -457,7 +490,12 @@ ROWS: Mapping[str, Row] = {
     "divide": _div,
     "true_divide": _div,
     "floor_divide": _div,
-    "remainder": _remainder,
+    "remainder": _remainder("remainder", truncated=False),
+    "fmod": _remainder("fmod", truncated=True),
+    "bitwise_left_shift": _shift(left=True),
+    "bitwise_right_shift": _shift(left=False),
+    "__lshift__": _shift(left=True),
+    "__rshift__": _shift(left=False),
     "pow": _pow,
     "sign": _sign,
     "erfc": _erfc,

@@ -194,22 +194,40 @@ def _triplet(c: Call) -> Value:
     return reduced(c, terms, _reduction(c))
 
 
-def _cosine(c: Call, x: Value, y: Value, axis: int, epsilon: float) -> Value:
-    """x y / (max(|x|, epsilon) max(|y|, epsilon)) along a dimension."""
-    dtype = c.dtype
+def _products(c: Call, x: Value, y: Value, axis: int) -> list[Value]:
+    """x y, x x and y y along a dimension."""
     parts = []
     for one, other in ((x, y), (x, x), (y, y)):
-        terms = pointwise(c, "products", lambda a, d: f"{a} * {d}", e.cast(c.b, one, dtype),
-                          e.cast(c.b, other, dtype))  # fmt: skip
-        parts.append(reduce_sum(c.b, terms, (axis_of(axis, terms.rank),), False))
+        terms = pointwise(c, "products", lambda a, d: f"{a} * {d}", e.cast(c.b, one, c.dtype),
+                          e.cast(c.b, other, c.dtype))  # fmt: skip
+        axes = (axis_of(axis, terms.rank),) if terms.rank else ()
+        parts.append(reduce_sum(c.b, terms, axes, False) if axes else terms)
+    return parts
+
+
+def _cosine(c: Call, x: Value, y: Value, axis: int, epsilon: float) -> Value:
+    """x y / (max(|x|, epsilon) max(|y|, epsilon)) along a dimension."""
     low = literal(epsilon, "f32")
     return pointwise(
-        c, "cosine", lambda d, p, q: f"{d} / (max(sqrt({p}), {low}) * max(sqrt({q}), {low}))", *parts
-    )
+        c, "cosine", lambda d, p, q: f"{d} / (max(sqrt({p}), {low}) * max(sqrt({q}), {low}))",
+        *_products(c, x, y, axis),
+    )  # fmt: skip
 
 
 def _cosine_similarity(c: Call) -> Value:
     return _cosine(c, c["x1"], c["x2"], c.whole("dim", 1), c.real("eps", 1e-8))
+
+
+def _cosine_embedding(c: Call) -> Value:
+    margin, low = literal(c.real("margin", 0.0), "f32"), literal(1e-12, "f32")
+
+    def formula(d: str, p: str, q: str, t: str) -> str:
+        cosine = f"{d} / sqrt(({p} + {low}) * ({q} + {low}))"
+        far = f"max({cosine} - {margin}, 0)"
+        return f"select({t} == 1, 1 - {cosine}, 0) + select({t} == -1, {far}, 0)"
+
+    parts = _products(c, c["input1"], c["input2"], -1)
+    return reduced(c, pointwise(c, "cosine_embedding", formula, *parts, c["target"]), _reduction(c))
 
 
 def _margin_ranking(c: Call) -> Value:
@@ -248,6 +266,7 @@ _IN_ANY: Mapping[str, Row] = {
     "pairwise_distance": _pairwise_distance,
     "triplet_margin_loss": _triplet,
     "cosine_similarity": _cosine_similarity,
+    "cosine_embedding_loss": _cosine_embedding,
     "margin_ranking_loss": _margin_ranking,
     "hinge_embedding_loss": _hinge_embedding,
 }
