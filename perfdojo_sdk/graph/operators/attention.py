@@ -13,7 +13,7 @@ from perfdojo_sdk.graph.writer import Writer, computed_in, number
 #: Rows of causal attention from which it is written in pieces, and the number of pieces: each has as many
 #: columns as its last row sees, so that of the masked half of all scores only an eighth is computed in eight
 #: pieces, a quarter in four.
-PIECES = {2048: 8, 512: 4}
+PIECES = {2048: 8, 64: 4}
 
 
 def attention(b: Builder, q: Value, k_: Value, v: Value, scale: float, causal: bool) -> Value:
