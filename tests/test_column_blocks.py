@@ -74,7 +74,7 @@ def test_blocks_of_columns_pass_both_legs(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("size", [1.0, 300.0])
 def test_masked_and_large_scores_stay_finite(size: float) -> None:
-    """Of the rows of a triangle, most see nothing of the second block: their results are as exact as others,
+    """Most rows of a triangle see nothing of the second block: their results are as exact as others,
     also where exponentials of the scores themselves would overflow."""
     subject = program(causal=True)
     (game, *_) = planned(subject).games

@@ -258,7 +258,7 @@ def test_a_padded_convolution_starts_its_own_sums(body: str) -> None:
 
 
 def test_a_padded_convolution_that_goes_on_with_sums_stays_alone() -> None:
-    """What is written before it is no start of its sums, but adds to them."""
+    """A sum goes on with the values that were written before it: they are no start of its own."""
     text = PADDED_ROWS.partition("\n8 10\n")[0] + "\n" + APART.partition("\n")[0]
     more = "\n8 10 y[{0},{1}] += f[{0},0,0]\n" + APART.partition("\n")[2]
     found = planned(text + more)
