@@ -447,8 +447,17 @@ def test_blocks_need_loops_that_can_be_joined() -> None:
     """A maximum over columns needs all rows: nothing runs in blocks, and the plan says why."""
     columns = ATTENTION.replace("m[{0}] max= s[{0},{1}]", "m[{0}] max= s[{1},{0}]")
     found = plan(parse(columns), Rules(SMALL.dialect, GENERIC), SMALL)
-    assert [d.rule for d in found.decisions if "rows" in d.rule] == ["keep rows apart"]
+    (apart,) = [d for d in found.decisions if "rows" in d.rule]
+    assert apart.rule == "keep rows apart" and apart.reason == "their loops over rows cannot be joined"
     assert passes(found.games[0])
+
+
+def test_blocks_need_a_number_of_rows_that_divides_and_fits() -> None:
+    """No eight rows fit into a small cache, and the plan says this and not that loops cannot be joined."""
+    tiny = target(caches={"L1": {"bytes": 512, "read_gbs": 200.0}, "L2": {"bytes": 512, "read_gbs": 100.0}})
+    found = plan(parse(ATTENTION), Rules(tiny.dialect, GENERIC), tiny)
+    (apart,) = [d for d in found.decisions if d.rule == "keep rows apart"]
+    assert apart.reason == "no block of 8 rows or more divides 16 and fits into half of the second cache"
 
 
 def test_rows_are_added_in_the_order_of_memory() -> None:

@@ -50,10 +50,9 @@ def join_row_blocks(play: Play, target: Target, roots: list[str]) -> list[Decisi
     copied = lay_out(play, roots)
     found = _join(play, roots, passed, room)
     numbers = {"bytes passed on": moved, "nests": len(roots)}
-    if found is None:
+    if isinstance(found, str):
         play.trace = kept
-        why = "their loops over rows cannot be joined, or no block of them fits into the second cache"
-        return [Decision("keep rows apart", roots[0], f"{', '.join(passed)}", why, numbers)]
+        return [Decision("keep rows apart", roots[0], f"{', '.join(passed)}", found, numbers)]
     root, rows, near = found
     why = "what the nests pass on then stays in the second cache"
     choice = f"{len(roots)} nests in blocks of {rows} rows"
@@ -179,9 +178,9 @@ def lay_out(play: Play, roots: list[str]) -> list[Decision]:
     return [decision for decision in found if decision]
 
 
-def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[str, int, int] | None:
-    """Join the nests in blocks; the root of all, the rows of a block, and the bytes that it passes on. None
-    where a move that this needs is not legal."""
+def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[str, int, int] | str:
+    """Join the nests in blocks; the root of all, the rows of a block, and the bytes that it passes on. Or why
+    they stay apart."""
     sizes = common_loops([play.scope(root) for root in roots])
     # A nest reads one large array and writes another one; what is not in use gives way.
     each = sum(sorted(_bytes(play.program, array) for array in passed)[-2:]) // prod(sizes)
@@ -189,8 +188,11 @@ def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[s
     if sizes[-1] * each <= room and len(sizes) > 1:
         rows = sizes[-1]
     depth = len(sizes) - (rows == sizes[-1])
-    if depth == 0 or rows < min(LEAST_ROWS, sizes[-1]):
-        return None
+    if depth == 0:
+        return "one block would hold all of their rows"
+    if rows < min(LEAST_ROWS, sizes[-1]):
+        fits = "fits into half of the second cache"
+        return f"no block of {LEAST_ROWS} rows or more divides {sizes[-1]} and {fits}"
     (first,) = play.program.paths[roots[0]]
     for root in roots:
         split(play, chain(play, root)[len(sizes) - 1], rows)
@@ -199,13 +201,14 @@ def _join(play: Play, roots: list[str], passed: list[str], room: int) -> tuple[s
         place = root
         for level in range(depth):
             if play.may("join_scopes", place) is None:
-                return None
+                return "their loops over rows cannot be joined"
             if level + 1 < depth:
                 place = play.scope(place).body[0].id
     for node in innermost_body(play.node(root))[1]:
         _along_rows_of_memory(play, node, depth)
-    if not all(hold_in_block(play, root, array) for array in passed):
-        return None
+    whole = next((array for array in passed if not hold_in_block(play, root, array)), None)
+    if whole:
+        return f"{whole} cannot be kept for one block alone, as where several nests write it"
     return root, rows, each * rows
 
 
