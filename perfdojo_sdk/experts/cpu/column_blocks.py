@@ -173,9 +173,11 @@ class _Cut(NamedTuple):
 
 def _cut(play: Play, root: str, scores: tuple[int, ...], level: int, rows: int, columns: int) -> _Cut:
     """Cut the loop over rows of a nest, and the one over the columns of scores, whose blocks come next."""
+    (position,) = play.program.paths[root]
+    parts = split(play, chain(play, root)[level - 1], rows)
+    root = play.program.body[position].id  # The loop over blocks of rows, if none stands around it.
+    depth = level - 1 + (len(parts) > 1)
     column = _column_loop(play, root, scores)
-    row = chain(play, root)[level - 1]
-    depth = level - 1 + (len(split(play, row, rows)) > 1)
     if not column:
         return _Cut(depth, "")
     outer, _ = play.split(column, columns)
