@@ -104,11 +104,20 @@ y f32 [12,3] heap
 | 48 y[{0},{1}] += p[{0},{2}] * v[{2},{1}]
 """
 
+#: The same with queries that a nest makes of others.
+TURNED = (
+    ROWS_ALONE.replace("q[{0},{2}] *", "t[{0},{2}] *")
+    .replace("s f32", "t f32 [12,2] heap\ns f32", 1)
+    .replace("\n\n", "\n\n12 2 t[{0},{1}] = q[{0},{1}] - q[{0},1-{1}]\n", 1)
+)
 
-def test_rows_without_heads_around_them_run_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+
+@pytest.mark.parametrize("text", [ROWS_ALONE, TURNED])
+def test_rows_without_heads_and_what_makes_queries(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop stands around the rows; what only makes queries stays in front of the loop over blocks."""
     monkeypatch.setattr(column_blocks, "MOST_ROWS", 4)
     monkeypatch.setattr(column_blocks, "LEAST_COLUMNS", 16)
-    found = plan(parse(ROWS_ALONE), RULES, SMALL)
+    found = plan(parse(text), RULES, SMALL)
     assert blocks(found) == ["6 nests in blocks of 4 rows", "and 16 columns"]
     (game, *_) = found.games
     assert exact(game, RULES, 0).passed and dependence(game, RULES, VerificationCache()).passed

@@ -229,10 +229,10 @@ def _named(play: Play, statement: str, before: str) -> str:
 
 
 def _join_blocks(play: Play, root: str, inside: list[str], depth: int) -> str:
-    """Bring the nests that work on one block to the front, and join them; the loop over blocks."""
+    """Bring the nests that work on one block to the first of them, and join them; the loop over blocks."""
     around = chain(play, root)[depth - 1]
     nests = [node.id for node in play.scope(around).body if node.id in inside]
-    for position, nest in enumerate(nests):
+    for position, nest in enumerate(nests, play.program.paths[nests[0]][-1]):
         while (at := play.program.paths[nest][-1]) > position:
             play.must("reorder_statements", play.scope(around).body[at - 1].id)
     for _ in nests[1:]:
