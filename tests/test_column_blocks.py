@@ -28,6 +28,12 @@ NEAR = target(
     peak_gflops={"f32": 100.0},
     caches={"L1": {"bytes": 4096, "read_gbs": 200.0}, "L2": {"bytes": 98304, "read_gbs": 100.0}},
 )
+#: One whose caches hold a few rows of a small program.
+SMALL = target(
+    vector_registers=32,
+    peak_gflops={"f32": 100.0},
+    caches={"L1": {"bytes": 512, "read_gbs": 200.0}, "L2": {"bytes": 1024, "read_gbs": 100.0}},
+)
 RULES = Rules(NEAR.dialect, GENERIC)
 
 
@@ -63,11 +69,55 @@ def test_long_rows_of_attention_run_in_blocks_of_columns() -> None:
 def test_blocks_of_columns_pass_both_legs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(column_blocks, "MOST_ROWS", 4)
     monkeypatch.setattr(column_blocks, "LEAST_COLUMNS", 16)
-    small = {"L1": {"bytes": 512, "read_gbs": 200.0}, "L2": {"bytes": 1024, "read_gbs": 100.0}}
-    near = target(vector_registers=32, peak_gflops={"f32": 100.0}, caches=small)
     for rows in (4, 8):  # one block holds all rows, or half of them
-        found = plan(program(rows, 32, causal=True), RULES, near)
+        found = plan(program(rows, 32, causal=True), RULES, SMALL)
         assert blocks(found) == ["7 nests in blocks of 4 rows", "and 16 columns"]
+    (game, *_) = found.games
+    assert exact(game, RULES, 0).passed and dependence(game, RULES, VerificationCache()).passed
+
+
+ROWS_ALONE = """kernel attention(q, k, v) -> y
+q f32 [12,2] heap
+k f32 [48,2] heap
+v f32 [48,3] heap
+s f32 [12,48] heap
+m f32 [12] heap
+e f32 [12,48] heap
+z f32 [12] heap
+p f32 [12,48] heap
+y f32 [12,3] heap
+
+12 48
+| s[{0},{1}] = 0
+| 2 s[{0},{1}] += q[{0},{2}] * k[{1},{2}]
+12
+| m[{0}] = -inf
+| 48 m[{0}] max= s[{0},{1}]
+12 48 e[{0},{1}] = exp(s[{0},{1}] - m[{0}])
+12
+| z[{0}] = 0
+| 48 z[{0}] += e[{0},{1}]
+12 48 p[{0},{1}] = e[{0},{1}] / z[{0}]
+12 3
+| y[{0},{1}] = 0
+| 48 y[{0},{1}] += p[{0},{2}] * v[{2},{1}]
+"""
+
+#: The same with queries that a nest makes of others.
+TURNED = (
+    ROWS_ALONE.replace("q[{0},{2}] *", "t[{0},{2}] *")
+    .replace("s f32", "t f32 [12,2] heap\ns f32", 1)
+    .replace("\n\n", "\n\n12 2 t[{0},{1}] = q[{0},{1}] - q[{0},1-{1}]\n", 1)
+)
+
+
+@pytest.mark.parametrize("text", [ROWS_ALONE, TURNED])
+def test_rows_without_heads_and_what_makes_queries(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No loop stands around the rows; what only makes queries stays in front of the loop over blocks."""
+    monkeypatch.setattr(column_blocks, "MOST_ROWS", 4)
+    monkeypatch.setattr(column_blocks, "LEAST_COLUMNS", 16)
+    found = plan(parse(text), RULES, SMALL)
+    assert blocks(found) == ["6 nests in blocks of 4 rows", "and 16 columns"]
     (game, *_) = found.games
     assert exact(game, RULES, 0).passed and dependence(game, RULES, VerificationCache()).passed
 

@@ -57,6 +57,23 @@ def test_the_rest_of_a_length_that_blocks_do_not_divide_is_added() -> None:
     assert "x[{0},{1}+999424]" in game.program.text
 
 
+@pytest.mark.parametrize("outer", [1, 16, 40])
+def test_a_short_loop_around_the_terms_is_not_the_one_to_cut(outer: int) -> None:
+    """Blocks are parts of the long loop, stand outside, and leave the terms inside."""
+    text = f"""kernel sums(x) -> y
+x f32 [{outer},1000003] heap
+y f32 [1] heap
+
+y[0] = 0
+{outer} 1000003 y[0] += x[{{0}},{{1}}]
+"""
+    found = plan(parse(text), RULES, replace(TARGET, threads=8))
+    assert blocks(found) and min(blocks(found)) >= 32
+    (game, *_) = found.games
+    assert "4:u 8:v" in game.program.text
+    assert dependence(game, RULES, VerificationCache()).passed
+
+
 @pytest.mark.parametrize(
     ("rows", "terms", "threads", "step"),
     [

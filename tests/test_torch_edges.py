@@ -23,6 +23,11 @@ def _f16(shape: tuple[int, ...], value: float) -> Any:
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "a constant of bf16": (lambda x: x + x.new_tensor([1.0, 2.0]), (A([3.0, 4.0], dtype=BRAIN),)),
     "a constant of u16": (lambda x: x + A([1, 2], dtype=torch.uint16).int(), (A([3, 4]),)),
+    "a divisor beyond halves": (
+        lambda x: (torch.fmod(x, 1e39), torch.remainder(x, 1e39)),
+        (A([1.5, -2.0, INF], dtype=HALF),),
+    ),
+    "a base beyond bytes": (lambda x: 1048579**x, (A([0, 1, 2, 9], dtype=torch.int8),)),
     "gather from a scalar": (lambda x: x.gather(0, A(0)), (A(1.5),)),
     "scatter into a scalar": (lambda x: x.scatter(0, A(0), 5.0), (A(1.5),)),
     "scatter a scalar": (lambda x: x.scatter(0, A(0), x * 2), (A(1.5),)),
@@ -118,6 +123,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
 @pytest.mark.parametrize("case", CASES)
 @torch.no_grad()
 def test_edges_agree_with_eager(case: str) -> None:

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from command_line import clear  # noqa: E402
 from test_torch import Net, close  # noqa: E402
 
+from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
 from perfdojo_sdk.frontends.torch.modules import network  # noqa: E402
 from perfdojo_sdk.frontends.torch.named import named_in  # noqa: E402
@@ -80,6 +81,12 @@ def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
     wide = widened(net)
     assert wide.state.dtype == wide.parts[0].dtype == wide.linear.weight.dtype == torch.float64
     assert wide.parts[1][0].dtype == torch.int32 and wide.parts[1][1] == "name"
+
+
+def test_a_file_that_leaves_the_process_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    with pytest.raises(DojoError, match=r"leaves\.py does not run\n.*SystemExit: 3"):
+        network(tmp_path / "leaves.py", "Net")
 
 
 def test_errors_are_measured_against_what_is_allowed() -> None:

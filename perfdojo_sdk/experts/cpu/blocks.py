@@ -170,11 +170,17 @@ def _bytes(program: Program, array: str) -> int:
 
 
 def lay_out(play: Play, roots: list[str]) -> list[Decision]:
-    """Copy the operands whose lanes lie apart once for all blocks."""
+    """Copy the operands whose lanes lie apart once for all blocks; the copies stand in front of the run."""
     fixed = frozenset(range(len(common_loops([play.scope(root) for root in roots]))))
     places = [place for place in play.program.places if place.above and place.above[0].id in roots]
     products = [p for p in places if isinstance(p.node, Statement) and is_product(p.node)]
     found = [lay_out_operand(play, place, fixed, "which every block of rows reads") for place in products]
+    first, last = (play.program.paths[root][0] for root in (roots[0], roots[-1]))
+    copies = [node.id for node in play.program.body[first:last] if node.id not in roots]
+    for position, copy in enumerate(copies, first):
+        while (at := play.program.paths[copy][0]) > position:
+            if play.may("reorder_statements", play.program.body[at - 1].id) is None:
+                break
     return [decision for decision in found if decision]
 
 

@@ -173,9 +173,11 @@ class _Cut(NamedTuple):
 
 def _cut(play: Play, root: str, scores: tuple[int, ...], level: int, rows: int, columns: int) -> _Cut:
     """Cut the loop over rows of a nest, and the one over the columns of scores, whose blocks come next."""
+    (position,) = play.program.paths[root]
+    parts = split(play, chain(play, root)[level - 1], rows)
+    root = play.program.body[position].id  # The loop over blocks of rows, if none stands around it.
+    depth = level - 1 + (len(parts) > 1)
     column = _column_loop(play, root, scores)
-    row = chain(play, root)[level - 1]
-    depth = level - 1 + (len(split(play, row, rows)) > 1)
     if not column:
         return _Cut(depth, "")
     outer, _ = play.split(column, columns)
@@ -227,10 +229,10 @@ def _named(play: Play, statement: str, before: str) -> str:
 
 
 def _join_blocks(play: Play, root: str, inside: list[str], depth: int) -> str:
-    """Bring the nests that work on one block to the front, and join them; the loop over blocks."""
+    """Bring the nests that work on one block to the first of them, and join them; the loop over blocks."""
     around = chain(play, root)[depth - 1]
     nests = [node.id for node in play.scope(around).body if node.id in inside]
-    for position, nest in enumerate(nests):
+    for position, nest in enumerate(nests, play.program.paths[nests[0]][-1]):
         while (at := play.program.paths[nest][-1]) > position:
             play.must("reorder_statements", play.scope(around).body[at - 1].id)
     for _ in nests[1:]:

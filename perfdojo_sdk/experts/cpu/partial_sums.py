@@ -11,7 +11,7 @@ from math import gcd, prod
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
-from perfdojo_sdk.experts.cpu.loops import cut_off_rest
+from perfdojo_sdk.experts.cpu.loops import cut_off_rest, move_inward, move_outward
 from perfdojo_sdk.experts.cpu.steps import SHARES
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -53,18 +53,24 @@ def sums_for_threads(play: Play, target: Target) -> list[Decision]:
 
 
 def _cut(play: Play, statement: str, blocks: int) -> str:
-    """Cut the loops of a sum into about so many blocks, each with a partial result; the loop over blocks."""
+    """Cut the first loop of a sum that is long enough into about so many blocks, each with a partial result;
+    the loop over blocks."""
     node = play.node(statement)
     assert isinstance(node, Statement)
     around = play.around(statement)
     level = len(around)
     while level and level - 1 not in node.target.levels and len(around[level - 1].body) == 1:
         level -= 1
-    loop, *inside = around[level:]
-    block = -(-loop.size // blocks)
-    step = WHOLE // gcd(WHOLE, prod(scope.size for scope in inside))
-    whole, *_ = cut_off_rest(play, loop.id, max(block // step * step, 1))
-    loop_over, _ = play.split(whole, max(block // step * step, 1))
+    loops = around[level:]
+    steps = [WHOLE // gcd(WHOLE, prod(loop.size for loop in loops[k + 1 :])) for k, _ in enumerate(loops)]
+    position = next((k for k, loop in enumerate(loops) if loop.size >= blocks * steps[k]), 0)
+    move_outward(play, [loop.id for loop in loops[: position + 1]])
+    block = -(-loops[position].size // blocks)
+    size = max(block // steps[position] * steps[position], 1)
+    whole, *rest = cut_off_rest(play, loops[position].id, size)
+    loop_over, terms = play.split(whole, size)
+    for part in (terms, *rest):
+        move_inward(play, part, position)
     play.split_reduction(loop_over, lane=loop_over)
     if not play.annotate(loop_over, play.threads):
         raise MoveError("PD-T001", f"threads cannot share {loop_over}")

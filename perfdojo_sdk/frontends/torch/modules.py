@@ -38,7 +38,7 @@ def loaded(path: Path) -> ModuleType:
         sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:  # the user's code
+    except (Exception, SystemExit) as error:  # the user's code
         raise ModuleError(
             "PD-O023", f"{path} does not run", why=f"{type(error).__name__}: {error}"
         ) from error

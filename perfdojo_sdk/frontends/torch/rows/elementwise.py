@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import log, prod
 
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES
+import numpy as np
+
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
 from perfdojo_sdk.frontends.torch.call import Call, Operand, Row, literal, pointwise, promoted
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
@@ -116,7 +118,8 @@ def _rounded(c: Call, operand: Operand) -> Operand:
     """An operand; a number is one of the result's floats, which counts where a function jumps."""
     if isinstance(operand, Value) or not is_float(c.dtype):
         return operand
-    return float(numpy_dtype(c.dtype).type(operand))
+    with np.errstate(over="ignore"):  # A large number is an infinity there.
+        return float(numpy_dtype(c.dtype).type(operand))
 
 
 def _shift(left: bool) -> Row:
@@ -222,10 +225,11 @@ def _pow(c: Call) -> Value:
 
 
 def _as_value(c: Call, operand: Operand) -> Value:
-    """An operand as a value of the result's dtype."""
+    """An operand as a value of the result's dtype, of integers; a number wraps."""
     if isinstance(operand, Value):
         return e.cast(c.b, operand, c.dtype)
-    return c.b.filled((), operand, c.dtype)
+    low, high = integer_bounds(c.dtype)
+    return c.b.filled((), (int(operand) - low) % (high - low + 1) + low, c.dtype)
 
 
 def _extremum(name: str) -> Row:
