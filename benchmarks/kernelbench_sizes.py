@@ -2,9 +2,9 @@
 
     python benchmarks/kernelbench_sizes.py [DIR] [--json]
 
-Each module is made and called with meta tensors, which have shapes and no numbers. Measured are floating-point
-operations of products and convolutions (twice the multiplications), the largest array that PyTorch makes on
-the way or as a result, and the bytes of the inputs and parameters.
+Each module is made and called with meta tensors, which have shapes and no numbers. Counted are the
+floating-point operations of products and convolutions (twice the multiplications), the bytes of the largest
+array that PyTorch makes on the way or as a result, and those of the inputs and parameters.
 """
 
 from __future__ import annotations
@@ -110,10 +110,14 @@ def main() -> int:
     options = parser.parse_args()
     found = sizes(options.directory)
     if options.json:
-        print(json.dumps({"modules": {n: asdict(s) for n, s in found.items()}, "parts": parts(found)}, indent=1))
+        print(
+            json.dumps({"modules": {n: asdict(s) for n, s in found.items()}, "parts": parts(found)}, indent=1)
+        )
         return 0
     for name, each in found.items():
-        numbers = f"{each.flops / 1e9:8.2f} GFLOP {each.largest / 1e6:8.1f} MB {each.given / 1e6:7.1f} MB given"
+        numbers = (
+            f"{each.flops / 1e9:8.2f} GFLOP {each.largest / 1e6:8.1f} MB {each.given / 1e6:7.1f} MB given"
+        )
         print(f"{name:45}{numbers}  {', '.join(each.kinds)}")
     print(f"{len(found)} modules: {', '.join(f'{n} {p:.0%}' for n, p in sorted(parts(found).items()))}")
     return 0
