@@ -34,7 +34,7 @@ PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm"})
 
 @dataclass(frozen=True)
 class Size:
-    """What one call of a module computes."""
+    """The cost of one call of a module, and its kinds of operators."""
 
     flops: int
     largest: int
