@@ -8,7 +8,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(512, 384), nn.ReLU(), nn.Linear(384, 256), nn.ReLU(), nn.Linear(256, 10)
+            nn.Linear(1024, 1536), nn.ReLU(), nn.Linear(1536, 768), nn.ReLU(), nn.Linear(768, 10)
         )
 
     def forward(self, x):
@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(64, 512)]
+    return [torch.randn(2048, 1024)]
 
 
 def get_init_inputs():

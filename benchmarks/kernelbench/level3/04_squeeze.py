@@ -16,7 +16,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(4, 24, 28, 28)]
+    return [torch.randn(4, 24, 370, 370)]
 
 
 def get_init_inputs():

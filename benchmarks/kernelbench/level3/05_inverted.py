@@ -22,7 +22,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 16, 28, 28)]
+    return [torch.randn(4, 16, 310, 310)]
 
 
 def get_init_inputs():

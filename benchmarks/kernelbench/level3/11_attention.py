@@ -9,7 +9,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.qkv, self.project = nn.Linear(96, 288), nn.Linear(96, 96)
-        self.register_buffer("mask", torch.tril(torch.ones(64, 64)).view(1, 1, 64, 64))
+        self.register_buffer("mask", torch.tril(torch.ones(512, 512)).view(1, 1, 512, 512))
 
     def forward(self, x):
         batch, time, size = x.shape
@@ -21,7 +21,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 48, 96)]
+    return [torch.randn(18, 512, 96)]
 
 
 def get_init_inputs():

@@ -7,9 +7,9 @@ import torch.nn as nn
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(64), nn.LayerNorm(64)
-        self.attention = nn.MultiheadAttention(64, 4, batch_first=True)
-        self.mlp = nn.Sequential(nn.Linear(64, 192), nn.GELU(), nn.Linear(192, 64))
+        self.norm1, self.norm2 = nn.LayerNorm(256), nn.LayerNorm(256)
+        self.attention = nn.MultiheadAttention(256, 8, batch_first=True)
+        self.mlp = nn.Sequential(nn.Linear(256, 768), nn.GELU(), nn.Linear(768, 256))
 
     def forward(self, x):
         y = self.norm1(x)
@@ -18,7 +18,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 49, 64)]
+    return [torch.randn(40, 196, 256)]
 
 
 def get_init_inputs():

@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 32, 4, 16), torch.randn(2, 32, 8), torch.randn(2, 32, 8)]
+    return [torch.randn(16, 528, 4, 16), torch.randn(16, 528, 8), torch.randn(16, 528, 8)]
 
 
 def get_init_inputs():

@@ -13,14 +13,14 @@ class Model(nn.Module):
                 layers += [nn.Conv2d(before, width, 3, padding=1), nn.ReLU(inplace=True)]
                 before = width
             layers.append(nn.MaxPool2d(2, 2))
-        self.body, self.head = nn.Sequential(*layers), nn.Linear(64 * 16, 10)
+        self.body, self.head = nn.Sequential(*layers), nn.Linear(64 * 28 * 28, 10)
 
     def forward(self, x):
         return self.head(torch.flatten(self.body(x), 1))
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 32, 32)]
+    return [torch.randn(12, 3, 224, 224)]
 
 
 def get_init_inputs():

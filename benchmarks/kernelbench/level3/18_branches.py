@@ -17,7 +17,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 32, 28, 28)]
+    return [torch.randn(4, 32, 280, 280)]
 
 
 def get_init_inputs():

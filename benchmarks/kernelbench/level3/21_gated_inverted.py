@@ -22,7 +22,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 16, 24, 24)]
+    return [torch.randn(4, 16, 270, 270)]
 
 
 def get_init_inputs():

@@ -20,7 +20,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 4, 32, 32)]
+    return [torch.randn(4, 4, 544, 544)]
 
 
 def get_init_inputs():

@@ -26,7 +26,7 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return [torch.randn(2, 3, 32, 32)]
+    return [torch.randn(12, 3, 448, 448)]
 
 
 def get_init_inputs():
