@@ -258,7 +258,7 @@ def test_rows_of_fewer_elements_are_exact_and_read_no_others() -> None:
 def test_long_causal_attention_is_written_in_pieces(
     heads: int, groups: int, rows: int, columns: int, pieces: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "PIECES", {16: 8, 8: 4})
+    monkeypatch.setattr(attention, "PIECEWISE", 8)
     draw, b = np.random.default_rng(0), Builder()
     shapes = {"q": (1, heads, rows, 3), "k": (1, groups, columns, 3), "v": (1, groups, columns, 2)}
     arrays = {name: draw.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}

@@ -11,9 +11,9 @@ from perfdojo_sdk.graph.refusals import Malformed
 from perfdojo_sdk.graph.writer import Writer, computed_in, number
 
 #: Rows of causal attention from which it is written in pieces, and the number of pieces: each has as many
-#: columns as its last row sees, so that of the masked half of all scores only an eighth is computed in eight
-#: pieces, a quarter in four.
-PIECES = {2048: 8, 64: 4}
+#: columns as its last row sees, so that of the masked half of all scores only an eighth is computed.
+PIECEWISE = 512
+PIECES = 4
 
 
 def attention(b: Builder, q: Value, k_: Value, v: Value, scale: float, causal: bool) -> Value:
@@ -58,8 +58,7 @@ def attention(b: Builder, q: Value, k_: Value, v: Value, scale: float, causal: b
 
 def _pieces(rows: int, columns: int, causal: bool) -> Iterator[tuple[int, int, int]]:
     """The first row, the number of rows and the number of columns of each piece."""
-    ways = [n for least, n in PIECES.items() if causal and columns >= rows >= least and rows % n == 0]
-    pieces = max(ways, default=1)
+    pieces = PIECES if causal and rows >= PIECEWISE and rows % PIECES == 0 and columns >= rows else 1
     share = rows // pieces
     for first in range(0, rows, share) if rows else ():
         seen = min(first + share, columns) if causal and pieces > 1 else columns
