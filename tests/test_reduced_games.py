@@ -316,6 +316,20 @@ def test_a_part_shrinks_within_the_margin_of_what_it_writes_into() -> None:
     assert all(extent.size != 96 for extent in extents(program(text.replace(", @t", ""))))
 
 
+@pytest.mark.parametrize(("first", "rows"), [("", 74), ("+24", 74)])
+def test_loops_over_a_part_of_larger_arrays_shrink(first: str, rows: int) -> None:
+    """The game of a piece of rows, the first or another one: the input keeps its rows, and the result those
+    that others write."""
+    root = program(
+        "kernel piece(x, y) -> y\nx f32 [96,4] heap\ny f32 [96,4] heap\n\n"
+        f"24 4 y[{{0}}{first},{{1}}] = x[{{0}}{first},{{1}}] * 2"
+    )
+    reduced = reduce_trace(Trace(root).play(RULES, Move.of("swap_scopes", "s0")), RULES, 1)
+    assert [reduced.root.buffer_of[name].shape for name in "xy"] == [(96, 2), (rows, 2)]
+    assert statement_instances(reduced.program) == 4
+    assert verify_exact_trace(reduced, DIALECT, models=1).ok
+
+
 BORDERED = program(
     "kernel conv(x, w) -> y\nx f32 [200] heap\nw f32 [3] heap\nt f32 [202] heap\ny f32 [100] heap\n\n"
     "202 t[{0}] = 0\n200 t[{0}+1] = x[{0}]\n"

@@ -65,7 +65,7 @@ def extents(root: Program) -> list[Extent]:
             continue
         scopes = [path[: level + 1] for level in sorted(subscript.levels)]
         leading = _leading(subscript, [sizes[path[: level + 1]] for level in range(len(path) - 1)])
-        if _walks(subscript, sizes[place]):
+        if _walks_all(subscript, path, sizes, place):
             pinned += groups.join(place, scopes[0])
         elif scopes and writes and (place[0] in kept or place in filled) and _is_shifted(subscript):
             # Other cells keep their values, or what is written to all of them.
@@ -111,15 +111,21 @@ def _walks(subscript: AffineExpr, size: int) -> bool:
     return forwards or _is_reversed(subscript, size)
 
 
+def _walks_all(subscript: AffineExpr, path: Path, sizes: Mapping[SizeKey, int], place: SizeKey) -> bool:
+    """True if a subscript walks through about the whole of a dimension, and not only its first part."""
+    walks = _walks(subscript, sizes[place])
+    return walks and sizes[place] - sizes[path[: subscript.highest + 1]] <= _APART
+
+
 def _read_in_parts(root: Program) -> set[SizeKey]:
-    """Dimensions of arrays that are only read, some of them elsewhere than at a scope's iterator, such as the
-    rows of one gate in the weights of all gates."""
+    """Dimensions of arrays that are only read, some of them elsewhere than at a scope's iterator or only in
+    their first part, such as the rows of one gate in the weights of all gates."""
     sizes = sizes_of(root)
     written = {place for place, _, _, writes in _subscripts(root) if writes}
     return {
         place
-        for place, subscript, _, _ in _subscripts(root)
-        if place not in written and not _walks(subscript, sizes[place])
+        for place, subscript, path, _ in _subscripts(root)
+        if place not in written and not _walks_all(subscript, path, sizes, place)
     }
 
 
