@@ -248,7 +248,7 @@ def test_rows_of_fewer_elements_are_exact_and_read_no_others() -> None:
     ("heads", "groups", "rows", "columns", "pieces"),
     [
         (4, 2, 8, 8, 4),
-        (2, 1, 16, 20, 8),
+        (2, 1, 16, 20, 4),
         (1, 1, 20, 20, 4),
         (2, 2, 8, 6, 1),
         (1, 1, 9, 9, 1),
