@@ -110,8 +110,11 @@ TURNED = (
     .replace("\n\n", "\n\n12 2 t[{0},{1}] = q[{0},{1}] - q[{0},1-{1}]\n", 1)
 )
 
+#: The same with scores that are scaled where the exponentials are taken, as the tour writes them.
+SCALED = ROWS_ALONE.replace("exp(s[{0},{1}] - m[{0}])", "exp((s[{0},{1}] - m[{0}]) * 0.125)")
 
-@pytest.mark.parametrize("text", [ROWS_ALONE, TURNED])
+
+@pytest.mark.parametrize("text", [ROWS_ALONE, TURNED, SCALED])
 def test_rows_without_heads_and_what_makes_queries(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """No loop stands around the rows; what only makes queries stays in front of the loop over blocks."""
     monkeypatch.setattr(column_blocks, "MOST_ROWS", 4)

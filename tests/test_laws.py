@@ -13,7 +13,8 @@ from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FILTER, LAWS, RECIPROCAL, computes_other_terms
 from perfdojo_sdk.core.program import Program
-from perfdojo_sdk.core.transformation import Kind, Trace
+from perfdojo_sdk.core.text import parse
+from perfdojo_sdk.core.transformation import Kind, Step, Trace
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
 from perfdojo_sdk.verify.exact import verify_exact, verify_exact_trace
@@ -219,6 +220,46 @@ def test_an_exponential_of_a_selection_is_looked_at_like_any_other_value(conditi
     """A condition that is read has no least finite number."""
     start = program(f"k bool [1] heap\n8 y[{{0}}] = exp(select({condition}, x[{{0}}], 1) - m[0])")
     assert "rebase_exponent" not in {m.transformation for m in RULES.candidates(start)}
+
+
+SCALED = "q[0] = -inf\n8 q[0] max= x[{{0}}]\n8 y[{{0}}] = exp({exponent})\nz[0] = q[0]"
+
+
+@pytest.mark.parametrize(
+    ("exponent", "first", "second", "wrong"),
+    [
+        ("(x[{0}] - m[0]) * 0.125", "(x[{0}] - Q) * 0.125", "(Q - m[0]) * 0.125", "(Q - m[0]) * 0.25"),
+        ("3 * (x[{0}] - m[0]) / 4", "3 * (x[{0}] - Q) / 4", "3 * (Q - m[0]) / 4", "3 * (Q - m[0])"),
+        ("(x[{0}] - m[0]) / 4", "(x[{0}] - Q) / 4", "(Q - m[0]) / 4", "4 / (Q - m[0])"),
+    ],
+)
+def test_exponents_may_have_positive_factors(exponent: str, first: str, second: str, wrong: str) -> None:
+    """Both parts have them; the legs refute a part with another one."""
+    start = program(SCALED.format(exponent=exponent))
+    step = RULES.step(start, move("rebase_exponent(c2, maximum=q)"))
+    guarded = "max(q[0], -3.4028234663852886e+38)"
+    wanted, other = (f"exp({first}) * exp({part})".replace("Q", guarded) for part in (second, wrong))
+    assert f"y[{{0}}] = {wanted}\n" in step.after.text
+    after = parse(step.after.text.replace(wanted, other), DIALECT)
+    for made, right in ((step.after, True), (after, False)):
+        assert verify_exact(step.before, made, step.legal.laws, DIALECT).ok == right
+        assert depends(step, made) == right
+
+
+@pytest.mark.parametrize(
+    "exponent",
+    ["(x[{0}] - m[0]) * -0.125", "(x[{0}] - m[0]) * 0", "2 / (x[{0}] - m[0])", "(x[{0}] - m[0]) * m[0]"],
+)
+def test_other_exponents_stay(exponent: str) -> None:
+    """A maximum bounds none of them from above."""
+    start = program(SCALED.format(exponent=exponent))
+    assert RULES.attempt(start, move("rebase_exponent(c2, maximum=q)")).code == "PD-T296"
+
+
+def depends(step: Step, after: Program) -> bool:
+    """True if the dependence leg accepts a program as the move's result."""
+    relation = RULES.relation(step)
+    return verify_dependence(step.before, after, relation, DIALECT, step.legal.kind, step.legal.laws).ok
 
 
 def test_a_law_says_what_verification_must_know_about_it() -> None:

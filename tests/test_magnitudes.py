@@ -72,6 +72,11 @@ def test_a_maximum_may_be_chosen() -> None:
     assert proved(program(CHOSEN))
 
 
+@pytest.mark.parametrize("exponent", ["(x[{0},{1}] - m[{0}]) * 0.125", "2 * (x[{0},{1}] - m[{0}]) / 3"])
+def test_exponents_may_have_positive_factors(exponent: str) -> None:
+    assert proved(program(SOFTMAX.replace("x[{0},{1}] - m[{0}]", exponent)))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -100,6 +105,9 @@ def test_a_maximum_that_is_chosen_otherwise_is_none(right: str, wrong: str) -> N
         ("exp(x[{0},{1}] - m[{0}])", "exp(x[{0},{1}] - m[7-{0}])"),
         ("exp(x[{0},{1}] - m[{0}])", "exp(m[{0}] - x[{0},{1}])"),
         ("exp(x[{0},{1}] - m[{0}])", "-exp(x[{0},{1}] - m[{0}])"),
+        ("exp(x[{0},{1}] - m[{0}])", "exp((x[{0},{1}] - m[{0}]) * w[{0},{1}])"),
+        ("exp(x[{0},{1}] - m[{0}])", "exp(1 / (x[{0},{1}] - m[{0}]))"),
+        ("exp(x[{0},{1}] - m[{0}])", "exp((x[{0},{1}] - m[{0}]) * -2)"),
         ("| m[{0}] = -inf", "| m[{0}] = 100"),  # more than the elements
         ("8 16 e[", "8 m[{0}] = m[{0}] + 200\n8 16 e["),
         ("8\n| s[", "8 16 e[{0},{1}] = e[{0},{1}] * 1e-30\n8\n| s["),

@@ -8,12 +8,24 @@ from typing import assert_never
 from perfdojo_sdk.codegen.c_values import is_rounded
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.dtypes import CODED_DTYPES, ROUNDED_DTYPES
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read
+from perfdojo_sdk.core.expression import (
+    Access,
+    Cast,
+    Expression,
+    IndexValue,
+    Literal,
+    Operation,
+    Read,
+    operations,
+)
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Program, Statement
 
 #: The dtype of the vectors that the header of an instruction set defines, as whole registers.
 VECTOR_DTYPE = "f32"
+
+#: Operations that compilers have for vectors of any number of lanes.
+_ARITHMETIC = frozenset({"add", "sub", "mul", "div"})
 
 
 def is_uniform(program: Program, value: Expression, level: int) -> bool:
@@ -37,9 +49,45 @@ def vector_lanes(program: Program, statement: Statement, level: int, count: int,
     if not dtypes <= lanes.keys():
         return 0
     most = min([lanes[dtype] for dtype in dtypes])
+    enough = min(most, max(min(lanes.values()), 1 << (count - 1).bit_length()))
     if VECTOR_DTYPE in dtypes and most == lanes[VECTOR_DTYPE]:
-        return most
-    return min(most, max(min(lanes.values()), 1 << (count - 1).bit_length()))
+        return enough if _is_short(program, statement, level, enough, dialect) else most
+    return enough
+
+
+def _is_short(program: Program, statement: Statement, level: int, lanes: int, dialect: Dialect) -> bool:
+    """True if vectors of f32 with so few lanes compute a statement: it is plain arithmetic, for which no
+    function of whole registers is needed, and so is all that touches its variables (:mod:`.registers`), in
+    lanes as few."""
+    if not _is_arithmetic(program, statement, level):
+        return False
+    touched = {read.array for read in (statement.target, *statement.reads)}
+    for buffer in map(program.buffer_of.__getitem__, touched):
+        if not dialect.locations[buffer.location].constant_subscripts:
+            continue
+        for o in program.occurrences[buffer.name]:
+            inner = len(o.sizes) - 1
+            if inner < 0 or lane_stride(buffer, o.access.subscripts, inner) == 0:
+                continue
+            needed = 1 << (o.sizes[inner] - 1).bit_length()
+            if needed > lanes or not _is_arithmetic(program, o.statement, inner):
+                return False
+    return True
+
+
+def _is_arithmetic(program: Program, statement: Statement, level: int) -> bool:
+    """True if lanes of f32 are copied, added, subtracted, multiplied or divided, each into its own cell."""
+
+    def apart(access: Access) -> int:
+        return lane_stride(program.buffer_of[access.array], access.subscripts, level)
+
+    return (
+        statement.accumulate in (None, "add")
+        and apart(statement.target) == 1
+        and all(apart(read) in (0, 1) for read in statement.reads)
+        and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
+        and all(o.name in _ARITHMETIC for o in operations(statement.value))
+    )
 
 
 def vector_dtypes(program: Program, statement: Statement, level: int) -> set[str]:

@@ -7,8 +7,11 @@ as ``i16x8``. They come from ``pd_vectors.h``. A statement that needs nothing bu
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from contextlib import nullcontext
 from math import prod
+from types import MappingProxyType
 from typing import assert_never
 
 from perfdojo_sdk.codegen.c import CEmitter, Point, divided
@@ -53,6 +56,9 @@ from perfdojo_sdk.core.operations import INFIX, OPERATIONS, Algebra, identity
 from perfdojo_sdk.core.program import Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
+#: Most vectors of a nest that are loaded into variables: with more, sums would leave the registers.
+MOST_HELD = 8
+
 #: The first and the last active lane are in these variables where a condition differs from lane to lane.
 LOW, HIGH = "pd_low", "pd_high"
 
@@ -65,6 +71,57 @@ class LaneEmitter(CEmitter):
     """True once code uses vectors besides whole registers of f32."""
     unpacks = False
     """True once code makes vectors of packed elements."""
+    defined: set[str]
+    """The variables of ``held`` that have their values."""
+
+    loads: Counter[str] | None = None
+    """While a nest that is written out is gone through: how often each vector is loaded in it."""
+    held: Mapping[str, str] = MappingProxyType({})
+    """The loads of such a nest that more than one of its statements uses, and the variables for them."""
+
+    def visit_unrolled(self, scope: Scope, point: Point) -> None:
+        """Emit each iteration. A vector of memory that several statements use is loaded once, into a
+        variable: compilers would load it again for each."""
+        if self.loads is not None or self.held or not self._keeps_memory(scope):
+            super().visit_unrolled(scope, point)
+            return
+        lines, self.loads = len(self.function.lines), Counter()
+        super().visit_unrolled(scope, point)
+        del self.function.lines[lines:]
+        shared = [text for text, count in self.loads.items() if count > 1]
+        self.loads = None
+        if len(shared) <= MOST_HELD:
+            self.held = {text: f"pd_held_{number}" for number, text in enumerate(shared)}
+        with self.function.block("") if self.held else nullcontext():
+            self.defined = set()
+            super().visit_unrolled(scope, point)
+        self.held = MappingProxyType({})
+
+    def _keeps_memory(self, scope: Scope) -> bool:
+        """True if a nest is written out as a whole, without conditions, and writes variables alone."""
+        for child in scope.body:
+            if isinstance(child, Statement):
+                if child.guard or not self.is_named(child.target):
+                    return False
+            else:
+                suffix = self.dialect.suffixes.get(child.suffix)
+                straight = suffix and (suffix.unrolled or suffix.order == "lockstep")
+                if not (straight or child.size == 1) or not self._keeps_memory(child):
+                    return False
+        return True
+
+    def loaded(self, kind: str, text: str) -> str:
+        """A vector of ``kind`` that ``text`` loads from memory; its variable, if it has one."""
+        if self.loads is not None:
+            self.loads[text] += 1
+        name = self.held.get(text)
+        if name is None:
+            return text
+        if name not in self.defined:
+            self.defined.add(name)
+            self.function.line(f"pd_{kind} {name} = {text};")
+            self.function.line(f"PD_HOLD({name});")
+        return name
 
     def visit_lockstep(self, scope: Scope, statement: Statement, point: Point) -> None:
         level = point.level - 1
@@ -108,6 +165,7 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
     itself = any(program.buffer_of[read.array] is target for read in statement.reads)
     gathers = any(map(one.is_scattered, statement.reads))
     plain = not guard and not gathers and vector_dtypes(program, statement, level) == {VECTOR_DTYPE}
+    plain = plain and width == emitter.dialect.lanes[VECTOR_DTYPE]
     fits = width > 1 and not any(form.quotients for form in guard) and one.is_vector(statement)
     # Lanes that gather are written one by one, so those of them that are active have to be known.
     fits = fits and not (gathers and guard)
@@ -309,8 +367,8 @@ class Lanes:
         if not self.moves(access):
             return f"pd_splat_group_{kind}({place})"
         if self.count < self.width:
-            return f"pd_load_some_{kind}({place}, 0, {self.count * size})"
-        return f"pd_load_{kind}({place})"
+            return self.emitter.loaded(kind, f"pd_load_some_{kind}({place}, 0, {self.count * size})")
+        return self.emitter.loaded(kind, f"pd_load_{kind}({place})")
 
     def _store(self, statement: Statement, text: str) -> None:
         """Write a vector to the target."""
@@ -553,11 +611,11 @@ class Lanes:
             return self._packed("unpack", access, dtype)
         place, kind = f"&{self.emitter.cell(access, self.base)}", self.kind(dtype)
         if self.partial and kind == "f32v":
-            return f"pd_load_first_{kind}({place}, {self.count})"
+            return self.emitter.loaded(kind, f"pd_load_first_{kind}({place}, {self.count})")
         if self.partial:
             kind = self.made(carrier(dtype))
-            return f"pd_load_some_{kind}({place}, {self.low}, {self.high})"
-        return f"pd_load_{kind}({place})"
+            return self.emitter.loaded(kind, f"pd_load_some_{kind}({place}, {self.low}, {self.high})")
+        return self.emitter.loaded(kind, f"pd_load_{kind}({place})")
 
     def _packed(self, function: str, access: Access, dtype: str) -> str:
         """A vector of packed elements, as bytes or as integers of 32 bits."""

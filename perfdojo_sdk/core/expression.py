@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
+from math import isfinite
 from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
@@ -364,6 +365,23 @@ def operations(value: Expression) -> Iterator[Operation]:
 def performs(value: object, *names: str) -> TypeGuard[Operation]:
     """True if a value is an operation of one of these names."""
     return isinstance(value, Operation) and value.name in names
+
+
+def exponent_difference(exponent: Expression) -> Operation | None:
+    """The x - m of an exponent, which may be multiplied or divided by positive numbers."""
+    if performs(exponent, "sub"):
+        return exponent
+    if performs(exponent, "mul", "div"):
+        one, other = exponent.arguments
+        if _is_positive(other):
+            return exponent_difference(one)
+        if exponent.name == "mul" and _is_positive(one):
+            return exponent_difference(other)
+    return None
+
+
+def _is_positive(value: Expression) -> bool:
+    return isinstance(value, Literal) and isfinite(value.value) and value.value > 0
 
 
 def fold(value: Expression, combine: Callable[[Expression, tuple[T, ...]], T]) -> T:

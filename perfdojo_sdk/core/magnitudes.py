@@ -2,7 +2,8 @@
 
 There are two kinds. One finds bounds that hold for all inputs: a square is not negative, nor is a sum of
 squares, and with an epsilon added it is not less than that. The other uses that a sum of exp(x - m) over
-all x of which m is the maximum has the term exp(0). NaN lies within any bounds.
+all x of which m is the maximum has the term exp(0), also with a positive factor in the exponents. NaN lies
+within any bounds.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    exponent_difference,
     performs,
 )
 from perfdojo_sdk.core.operations import ANY, OPERATIONS, Interval
@@ -218,14 +220,14 @@ def _written_by(program: Program, access: Access, reader: Spot) -> tuple[Spot, t
 
 
 def _exponential(statement: Statement) -> tuple[Access, Access] | None:
-    """x and m of a plain ``e = exp(x - m)`` without a condition."""
+    """x and m of a plain ``e = exp(x - m)`` or ``e = exp((x - m) * c)``, c > 0, without a condition."""
     value = statement.value
     if statement.accumulate or statement.guard or not performs(value, "exp"):
         return None
-    inner = value.arguments[0]
-    if not performs(inner, "sub"):
+    difference = exponent_difference(value.arguments[0])
+    if difference is None:
         return None
-    element, maximum = inner.arguments
+    element, maximum = difference.arguments
     if isinstance(element, Read) and isinstance(maximum, Read):
         return element.access, maximum.access
     return None

@@ -322,16 +322,30 @@ def _factors(term: _Term) -> list[_Term]:
 
 
 def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Term]]:
-    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m'), whatever q is."""
+    """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m'), whatever q is; the
+    differences may have factors and divisors, the same literals in all three."""
     if term.head[:2] != ("operation", "mul"):
         return []
-    differences = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
-    if len(differences) != 3 or any(d.head[:2] != ("operation", "sub") for d in differences):
+    exponents = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
+    scaled = [_scaled_difference(exponent) for exponent in exponents]
+    if len(scaled) != 3 or any(s is None or s[1] != scaled[0][1] for s in scaled if scaled[0]):
         return []
-    before, first, second = differences
+    before, first, second = (difference for difference, _ in filter(None, scaled))
     if not _one_value(new, first.arguments[1], second.arguments[0]):
         return []
     return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
+
+
+def _scaled_difference(term: _Term) -> tuple[_Term, tuple[object, ...]] | None:
+    """The difference in a term, and the steps by which literals multiply and divide it."""
+    if term.head[:2] == ("operation", "sub"):
+        return term, ()
+    pairs = {"mul": (term.arguments, term.arguments[::-1]), "div": (term.arguments,)}
+    for one, number in pairs.get(str(term.head[1]), ()) if term.head[0] == "operation" else ():
+        inner = _scaled_difference(one) if number.head[0] == "literal" else None
+        if inner:
+            return inner[0], (*inner[1], (term.head[1], number.head))
+    return None
 
 
 def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:

@@ -37,6 +37,15 @@
 /* The same for a line that will be written: no other core keeps a copy of it. */
 #define pd_prefetch_write(p) __builtin_prefetch(p, 1)
 
+/* Keeps a vector in the register that it is in, where a compiler would rather load it again. */
+#if defined(__x86_64__)
+#define PD_HOLD(v) __asm__("" : "+v"(v))
+#elif defined(__aarch64__)
+#define PD_HOLD(v) __asm__("" : "+w"(v))
+#else
+#define PD_HOLD(v) ((void)0)
+#endif
+
 #include "pd_scalar.h"
 
 #ifndef PD_EXP_OWN

@@ -25,6 +25,7 @@ from perfdojo_sdk.core.expression import (
     Literal,
     Operation,
     Read,
+    exponent_difference,
     performs,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
@@ -383,18 +384,19 @@ def _element(value: Expression) -> Read | None:
 
 
 def _exponentials(value: Expression) -> Iterator[Operation]:
-    """Every ``exp(x - m)`` of an element x in a value."""
+    """Every ``exp(x - m)`` or ``exp((x - m) * c)`` of an element x in a value."""
     for child in value.children:
         yield from _exponentials(child)
     if performs(value, "exp"):
-        inner = value.arguments[0]
-        if performs(inner, "sub") and _element(inner.arguments[0]):
+        difference = exponent_difference(value.arguments[0])
+        if difference and _element(difference.arguments[0]):
             yield value
 
 
 @frozen
 class Exponent(Facts):
-    """An ``exp(x - m)``, and the maximum over a block with x that takes the place of m."""
+    """An ``exp(x - m)`` or ``exp((x - m) * c)``, and the maximum over a block with x that takes the place of
+    m."""
 
     exponential: Operation
     maximum: Taken
@@ -407,18 +409,22 @@ class Exponent(Facts):
         dtype = found.dtype
         middle = _guarded(Read(self.maximum.result, dtype))
 
-        def exponential(a: Expression, b: Expression) -> Operation:
-            return Operation("exp", (Operation("sub", (a, b), dtype),), dtype)
+        def exponential(a: Expression, b: Expression) -> Expression:
+            return substitute(found, _difference_of(found), Operation("sub", (a, b), dtype))
 
         rebased = Operation("mul", (exponential(element, middle), exponential(middle, other)), dtype)
         return replace(statement, value=substitute(statement.value, found, rebased))
 
 
+def _difference_of(exponential: Operation) -> Operation:
+    difference = exponent_difference(exponential.arguments[0])
+    assert difference, "the exponentials of interest are those of differences"
+    return difference
+
+
 def _exponent(exponential: Operation) -> tuple[Expression, Expression]:
     """x and m of exp(x - m)."""
-    difference = exponential.arguments[0]
-    assert isinstance(difference, Operation)
-    element, other = difference.arguments
+    element, other = _difference_of(exponential).arguments
     return element, other
 
 
@@ -447,6 +453,7 @@ class RebaseExponent(Analysed[Exponent]):
 
     ``maximum`` holds the largest of a block of elements that x belongs to, so x - q is never
     positive. It counts as the least finite number where all elements of the block are -inf.
+    The differences may be multiplied or divided by positive numbers, each as the one they come from.
 
     before:
         4

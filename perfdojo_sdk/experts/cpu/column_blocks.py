@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import LEVELS, Read, operations, performs
+from perfdojo_sdk.core.expression import LEVELS, Operation, Read, exponent_difference, operations, performs
 from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.transformations.storage import temporaries
@@ -42,7 +42,7 @@ LEAST_COLUMNS = 128
 
 
 class Softmax(NamedTuple):
-    """The exponentials of rows of scores, ``e = exp(x - m)``, in a run of nests."""
+    """Exponentials of rows of scores, ``e = exp(x - m)`` or ``e = exp((x - m) * c)``, in a run of nests."""
 
     exponential: str
     """The statement that computes them."""
@@ -80,10 +80,10 @@ def _softmax(play: Play, roots: Sequence[str]) -> Softmax | None:
     leaves = [leaf for root in roots for leaf in play.node(root).leaves]
     statements = [leaf.statement for leaf in leaves]
     for statement, sizes in leaves:
-        difference = statement.value.children[0] if performs(statement.value, "exp") else None
-        if len(sizes) != level + 1 or statement.accumulate or not performs(difference, "sub"):
+        difference = _difference(statement)
+        if len(sizes) != level + 1 or statement.accumulate or difference is None:
             continue
-        element, other = difference.children
+        element, other = difference.arguments
         if not (isinstance(element, Read) and isinstance(other, Read)) or level in other.levels:
             continue
         values = statement.target.array
@@ -93,6 +93,12 @@ def _softmax(play: Play, roots: Sequence[str]) -> Softmax | None:
         if weighs and len(taken) == 1 and taken[0].value == element:
             return Softmax(statement.id, taken[0].id, values, level, sizes[-1])
     return None
+
+
+def _difference(statement: Statement) -> Operation | None:
+    """The x - m of ``e = exp(x - m)`` or ``e = exp((x - m) * c)``."""
+    value = statement.value
+    return exponent_difference(value.arguments[0]) if performs(value, "exp") else None
 
 
 def _block(play: Play, target: Target, roots: Sequence[str], found: Softmax) -> tuple[int, int]:

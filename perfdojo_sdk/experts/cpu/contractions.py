@@ -50,6 +50,9 @@ LOOSE = 8
 #: other systems use blocks of a few hundred.
 MOST_TERMS = 1024
 
+#: The same for convolutions, which other systems add up in blocks of a few channels.
+MOST_TAPPED_TERMS = 256
+
 #: Terms that are left when such a sum is cut into blocks, at most, if there is a size of blocks for that.
 FEW_TERMS = 8
 
@@ -223,12 +226,14 @@ class _Panel:
         total = _only_sum(body)
         panel_row = self.piece.wide * self.piece.width * self.cell * len(self.plan.columns)
         share = LOOSE if self.in_place else 2
-        most = self.second_cache // share // panel_row // prod(total.leaves[0].sizes[1:])
+        taps = prod(total.leaves[0].sizes[1:])
+        most = self.second_cache // share // panel_row // taps
         again = prod(play.scope(loop).size for loop in chain(play, head)[: len(self.plan.inside) + 1])
         apart = len(total.leaves) == 1 and total.leaves[0].statement.dtype in FLOAT_DTYPES
-        long = apart and total.size > 2 * MOST_TERMS
+        terms = MOST_TERMS if taps == 1 else MOST_TAPPED_TERMS // taps
+        long = apart and total.size > 2 * terms > 0
         if long:
-            most = min(most, MOST_TERMS)
+            most = min(most, terms)
         self.blocked = 1 <= most < total.size and (long or again > self.plan.tiling.high)
         if not self.blocked:
             return [head]
