@@ -397,7 +397,7 @@ def test_inputs_that_decide_about_shapes_are_listed_with_the_nodes_that_need_the
 
 
 def test_a_model_with_strings_is_listed_whole(cli: Callable[..., Outcome], tmp_path: Path) -> None:
-    """What needs the strings as well, bodies of loops and functions, and whatever sizes strings have."""
+    """Nodes that need the strings as well, bodies of loops and functions, and whatever sizes strings have."""
 
     def noise(op: str) -> Any:
         node = helper.make_node(op, ["x"], ["n"])

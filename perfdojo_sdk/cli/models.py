@@ -58,7 +58,7 @@ class Read:
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
     rest: Graph | None = None
-    """What can be built of a model that is no graph, for a target that may refuse parts of it."""
+    """The part that can be built of a model that is no graph, for a target that may refuse parts of it."""
     lengths: Lengths | None = None
     """The model at every length of a dimension, if buckets were asked for; the rest is for the largest."""
 

@@ -136,7 +136,7 @@ class Lowered:
     needed: ValueNeeded | None = None
     """Inputs whose values decide about shapes; the nodes that need them are among the refusals."""
     rest: Graph | None = None
-    """What can be lowered of a model that is none: a target may refuse kernels of that, too."""
+    """The part that can be lowered of a model that is none: a target may refuse kernels of that, too."""
 
     def outputs(self, found: Sequence[Array]) -> list[Any]:
         """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
@@ -256,7 +256,7 @@ class _Lowering:
         return Lowered(made, (), self.operators, self.named, forms, self.fates(made))
 
     def rest(self, edges: _Edges) -> Graph:
-        """What can be lowered of a model with refused nodes."""
+        """The part that can be lowered of a model with refused nodes."""
         values = [v for edge in edges.values() if not isinstance(edge, Unknown) for v in values_of(edge)]
         made = {v.name: v for v in values if not self.builder.is_known(v)}
         return self.builder.graph({f"rest {k}": value for k, value in enumerate(made.values())})

@@ -72,7 +72,7 @@ class Beside:
         return self._known[top]
 
     def spec(self, top: str) -> ModuleSpec | None:
-        """How the folder's module of a name is loaded; None without one."""
+        """The description of the folder's module of a name; None without one."""
         if top in sys.stdlib_module_names:
             return None
         return PathFinder.find_spec(top, [str(self.folder)])
@@ -154,7 +154,7 @@ class _OwnNames(MetaPathFinder):
     """Finds modules of the packages of loaded files, and those inside of a package under its plain name."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """How a module is loaded; None for all others."""
+        """The description of a module; None for all others."""
         parent, _, last = name.rpartition(".")
         if parent in _plain:
             return _same(name, f"{sys.modules[parent].__name__}.{last}")
@@ -168,7 +168,7 @@ class _PlainNames(MetaPathFinder):
     and PyTorch's tracer: the newest one, if files of only one folder have it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """How a module is loaded; None if no file has it beside it."""
+        """The description of a module; None if no file has it beside it."""
         if path is not None or "." in name:
             return None
         found = [load for load in _loads.values() if load.spec(name) is not None]
