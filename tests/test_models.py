@@ -396,6 +396,67 @@ def test_inputs_that_decide_about_shapes_are_listed_with_the_nodes_that_need_the
     assert cli("optimize", "m.onnx", "--list", plugins="toy").code == 0
 
 
+def test_a_model_with_strings_is_listed_whole(cli: Callable[..., Outcome], tmp_path: Path) -> None:
+    """Nodes that need the strings as well, bodies of loops and functions, and whatever sizes strings have."""
+
+    def noise(op: str) -> Any:
+        node = helper.make_node(op, ["x"], ["n"])
+        return helper.make_graph([node], "g", [], [onnx.ValueInfoProto(name="n")])
+
+    found = helper.make_function(
+        "own", "Noisy", ["a"], ["b"], [helper.make_node("Bernoulli", ["a"], ["b"])],
+        [helper.make_opsetid("", 20)],
+    )  # fmt: skip
+    nodes = [
+        helper.make_node("Equal", ["s", "word"], ["same"], name="compare"),
+        helper.make_node("Bernoulli", ["x"], ["a"], name="before"),
+        helper.make_node("Cast", ["same"], ["number"], to=TensorProto.FLOAT, name="number"),
+        helper.make_node("Bernoulli", ["number"], ["b"], name="behind"),
+        helper.make_node("Noisy", ["number"], ["c"], name="called", domain="own"),
+        helper.make_node(
+            "If", ["same"], ["d"], name="branch",
+            then_branch=noise("RandomNormalLike"), else_branch=noise("RandomUniformLike"),
+        ),
+        helper.make_node("SequenceAt", ["list", "zero"], ["e"], name="first"),
+        helper.make_node("Abs", ["x"], ["f"], name="fine"),
+    ]  # fmt: skip
+    strings = helper.make_tensor_type_proto(TensorProto.STRING, None)
+    inputs = [
+        helper.make_tensor_value_info("s", TensorProto.STRING, ["n", "m"]),
+        helper.make_value_info("list", helper.make_sequence_type_proto(strings)),
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3]),
+    ]
+    weights = [helper.make_tensor("word", TensorProto.STRING, [1], [b"a"])]
+    weights.append(helper.make_tensor("zero", TensorProto.INT64, [], [0]))
+    graph = helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name=n) for n in "abcdef"], weights)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("own", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, functions=[found]), tmp_path / "m.onnx")
+    listed = cli("optimize", "m.onnx", "--list", "--json", plugins="toy")
+    rows = [(r["node"], r["what"].split()[0]) for r in listed.data["refused"]]
+    assert sorted(rows) == [
+        ("before", "RandomUniformLike"), ("behind", "Bernoulli"), ("branch", "RandomNormalLike"),
+        ("branch", "RandomUniformLike"), ("called", "Bernoulli"), ("initializer word", "arrays"),
+        ("input list", "arrays"), ("input s", "arrays"),
+    ]  # fmt: skip
+
+
+def test_what_a_target_lacks_is_listed_beside_what_has_no_rule(
+    cli: Callable[..., Outcome], tmp_path: Path
+) -> None:
+    nodes = [
+        helper.make_node("RandomNormalLike", ["x"], ["y"], name="places"),
+        helper.make_node("Sin", ["x"], ["z"], name="wave"),
+    ]
+    inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])]
+    graph = helper.make_graph(nodes, "g", inputs, [onnx.ValueInfoProto(name=name) for name in "yz"])
+    opsets = [helper.make_opsetid("", 20)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets), tmp_path / "m.onnx")
+    words = ("optimize", "m.onnx", "--list", "--json", "--target")
+    listed = cli(*words, "riscv_snitch", plugins="riscv_snitch")
+    assert [r["node"] for r in listed.data["refused"]] == ["places", "wave"]
+    assert [r["node"] for r in cli(*words, "toy", plugins="toy").data["refused"]] == ["places"]
+
+
 @pytest.mark.parametrize(("rows", "node"), [("3", "total"), ("batch", "places")])
 def test_the_operator_that_makes_a_size_of_data_is_named(
     cli: Callable[..., Outcome], tmp_path: Path, rows: str, node: str

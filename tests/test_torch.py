@@ -114,6 +114,41 @@ def tried(cases: dict[str, Any]) -> set[str]:
     return set(report.operators)
 
 
+@torch.no_grad()
+def test_wrong_decompositions_are_not_taken() -> None:
+    """PyTorch's own of this loss takes the places behind the last target for targets."""
+    x, target = torch.randn(3, 4), torch.tensor([[0, 2, -1, 1]] * 3)
+    loss = torch.nn.functional.multilabel_margin_loss
+    assert close(compiled(loss)(x, target), loss(x, target))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(
+    ("function", "inputs", "error"),
+    [
+        (torch.masked_scatter, (torch.zeros(4), torch.ones(4) > 0, torch.ones(3)), "chooses more than the 3"),
+        (
+            lambda n, w, o: torch.nn.functional.embedding_bag(n, w, o, mode="sum"),
+            (torch.tensor([0, 1, 1]), torch.ones(2, 2), torch.tensor([0, 2, 1])),
+            "an offset is below the one before",
+        ),
+        (
+            lambda n, w, o: torch.nn.functional.embedding_bag(n, w, o, mode="sum"),
+            (torch.tensor([0, 1, 1]), torch.ones(2, 2), torch.tensor([1, 2])),
+            "the first offset is not 0",
+        ),
+        (
+            lambda n, w, o: torch.nn.functional.embedding_bag(n, w, o, mode="sum"),
+            (torch.tensor([0, 2, 1]), torch.ones(2, 2), torch.tensor([0, 2])),
+            "an index is beyond 2",
+        ),
+    ],
+)
+def test_what_pytorch_forbids_is_an_error(function: Any, inputs: tuple[Any, ...], error: str) -> None:
+    with pytest.raises((IndexError, RuntimeError), match=error):
+        compiled(function)(*inputs)
+
+
 def test_fused_operators_of_transformer_layers_are_taken_apart() -> None:
     torch.manual_seed(0)
     hidden = torch.zeros(1, 3, dtype=torch.bool)

@@ -62,6 +62,14 @@ def _changed(x: torch.Tensor) -> torch.Tensor:
 
 
 X, IMAGE = f(3, 4), f(2, 4, 6, 5)
+NAN, INF = float("nan"), float("inf")
+#: Numbers at the edges of functions, of both signs.
+EDGES = torch.tensor([0.0, -0.0, 1.0, -2.5, INF, -INF, NAN, 3e38, -1e-40])
+#: Ties, infinities and NaN in rows.
+TIES = torch.tensor(
+    [[2.0, 2.0, -1.0, 2.0], [-INF, -INF, 3.0, INF], [1.0, NAN, 5.0, NAN], [-0.0, 0.0, NAN, 7.0]]
+)
+WAYS = ("sum", "prod", "mean", "amax", "amin")
 FAMILIES: dict[str, dict[str, Case]] = {
     "functions": {
         **_unary(
@@ -192,6 +200,170 @@ FAMILIES: dict[str, dict[str, Case]] = {
             (X, p(3, 4)),
         ),
     },
+    "signs and angles": {
+        "at edges": (
+            lambda a, b: (
+                torch.atan2(a, b),
+                1 / torch.atan2(a, b),
+                torch.copysign(a, b),
+                1 / torch.copysign(a * 0, b),
+                torch.copysign(a, -0.0),
+                torch.copysign(a, 2),
+                torch.signbit(a[:6]),
+                torch.hypot(a, b),
+                torch.arctan2(a.double(), b.double()),
+                torch.angle(a),
+            ),
+            (EDGES[:, None], EDGES[[0, 1, 2, 3, 4, 5, 7, 8]]),
+        ),
+        "of other dtypes": (
+            lambda n, m, h, d, s: (
+                torch.atan2(n, n.flip(1)),
+                torch.atan2(m, n),
+                torch.copysign(n, -n),
+                torch.copysign(m, n - 2),
+                torch.signbit(n),
+                torch.signbit(m),
+                torch.angle(n),
+                torch.angle(m),
+                torch.atan2(h, h.flip(1)),
+                torch.copysign(d, s),
+                torch.atan2(s, s),
+                torch.hypot(d, d.flip(0)),
+                torch.copysign(d[:0], s),
+            ),
+            (i(9, 3, 4) - 4, X > 0, f(3, 4).bfloat16(), f(3, 4).double(), torch.tensor(-2.0)),
+        ),
+        "quotients": (
+            lambda a, b, n, m: (
+                torch.div(a, b, rounding_mode="floor"),
+                torch.div(a, b, rounding_mode="trunc"),
+                1 / torch.div(a, b, rounding_mode="floor"),
+                torch.floor_divide(a.double(), b.double()),
+                a // 0.1,
+                a // -0.3,
+                a[:5] // 0.0,
+                torch.rsub(a, b, alpha=3),
+                torch.rsub(n, 2, alpha=3),
+                m + m.flip(0),
+                torch.round(a * 1.2345, decimals=2),
+                torch.round(a * 100, decimals=-1),
+                torch.round(a, decimals=0),
+            ),
+            (
+                torch.tensor([[0.0], [-0.0], [1.0], [-2.5], [0.9], [-7.3], [INF]]),
+                torch.tensor([0.1, -0.3, 2.5, INF, -INF, NAN, 0.0, -0.0]),
+                i(9, 3, 4) - 4,
+                X > 0,
+            ),
+        ),
+    },
+    "combined": {
+        **{
+            f"{way}, {'with' if own else 'without'} its own": (
+                lambda x, n, y, d, k, e, o, way=way, own=own: (
+                    x.scatter_reduce(0, n, y, way, include_self=own),
+                    x.scatter_reduce(1, n[:2, :2] % 4, y, way, include_self=own),
+                    d.scatter_reduce(0, n, y.double(), way, include_self=own),
+                    k.scatter_reduce(0, n, k.flip(0), way, include_self=own),
+                    e.scatter_reduce(0, o[:0], e[:0], way, include_self=own),
+                    x[0, 0].scatter_reduce(0, o[1], y[0, 0], way, include_self=own),
+                    *([] if way == "sum" else [x.index_reduce(0, o, y[:3], way, include_self=own)]),
+                    *([] if way == "sum" else [k.index_reduce(1, o[:1], k[:, :1], way, include_self=own)]),
+                ),
+                (TIES, i(4, 4, 4), f(4, 4), f(4, 4).double(), i(9, 4, 4) - 4, f(3), torch.tensor([3, 0, 3])),
+            )
+            for way in WAYS
+            for own in (True, False)
+        },
+        "truth": (
+            lambda m, n: [
+                m.scatter_reduce(0, n, ~m, way, include_self=own)
+                for way in ("amax", "amin")
+                for own in (True, False)
+            ],
+            (X > 0, i(3, 3, 4)),
+        ),
+        "with a factor": (
+            lambda x, t, n: (x.index_add(0, t, x, alpha=0.5), n.index_add(0, t, n, alpha=-2)),
+            (X, torch.tensor([2, 0, 2]), i(9, 3, 4)),
+        ),
+        "by a mask": (
+            lambda x, m, y, n, e: (
+                x.masked_scatter(m, y),
+                x.masked_scatter(m[0], y),
+                x[0].masked_scatter(m, y),
+                n.masked_scatter(m, n.flip(0)),
+                m.masked_scatter(m, ~m),
+                x.masked_scatter(m & ~m, e),
+                e.masked_scatter(e > 0, y),
+                x[0, 0].masked_scatter(m[0, 0], y),
+            ),
+            (X, f(3, 4) > 0, f(5, 4), i(9, 3, 4), f(0)),
+        ),
+        "bags": (
+            lambda n, w, p, o, z: (
+                *[
+                    F.embedding_bag(n, table, mode=mode)
+                    for mode in ("sum", "mean", "max")
+                    for table in (w, w.double())
+                ],
+                *[
+                    F.embedding_bag(n.view(-1), w, offsets, mode=mode)
+                    for mode in ("sum", "mean", "max")
+                    for offsets in (o, torch.tensor([0, 3, 3, 8]), torch.tensor([0, 6]))
+                ],
+                F.embedding_bag(n.int(), w, mode="sum", per_sample_weights=p),
+                F.embedding_bag(n, w, mode="sum", padding_idx=1),
+                F.embedding_bag(n.view(-1), w, o, mode="mean", padding_idx=-4),
+                F.embedding_bag(
+                    n.view(-1), w, torch.tensor([0, 3, 10]), mode="sum", include_last_offset=True
+                ),
+                F.embedding_bag(n.view(-1), w, z, mode="mean", include_last_offset=True),
+                F.embedding_bag(n.view(-1)[:0], w, o * 0, mode="mean"),
+                aten._embedding_bag(w, n.view(-1), o)[0],
+                aten._embedding_bag_forward_only(w, n.view(-1), o, False, 1)[0],
+            ),
+            (
+                i(5, 4, 3),
+                torch.cat([torch.tensor([[NAN, 1.0, NAN], [2.0, NAN, NAN]]), f(3, 3)]),
+                p(4, 3),
+                torch.tensor([0, 2, 2, 7, 12]),
+                torch.tensor([0, 2, 11]),
+            ),
+        ),
+        "in order": (
+            lambda s, x, e, n: (
+                torch.bucketize(x, s),
+                torch.bucketize(x, s, right=True, out_int32=True),
+                torch.bucketize(0.5, s),
+                torch.searchsorted(s, e),
+                torch.searchsorted(e[:, :3].sort(1)[0], e[:, 3:].clone(), side="right"),
+                torch.searchsorted(n[0].sort()[0], n, right=True),
+                torch.bucketize(x, s[:0]),
+            ),
+            (
+                torch.tensor([-1.0, 0.5, 0.5, 2.0]),
+                torch.tensor([[0.5, NAN, -INF], [2.0, 2.1, 0.0]]),
+                f(3, 4),
+                i(9, 3, 4),
+            ),
+        ),
+        "picked across": (
+            lambda x, a, b, v: (
+                x[a, :, b],
+                x[:, a, b],
+                x[:, a],
+                x[:, :, a, b],
+                x[a[:, None], :, :, b],
+                x.index_put((a, torch.tensor([0, 1])), v[:, None]),
+                aten.index_put(x, [None, a, b], v),
+                aten.index_put(x, [a, None, b], v[:, None, :], True),
+                aten.index_put(x, [None, None, a, b], v[0, 0]),
+            ),
+            (f(2, 3, 4, 5), torch.tensor([1, 0]), torch.tensor([1, 1]) * 2, f(2, 5)),
+        ),
+    },
     "products": {
         "matmul": (
             lambda a, b, c, v: (
@@ -231,7 +403,22 @@ FAMILIES: dict[str, dict[str, Case]] = {
             (f(2, 3, 4), f(2, 4, 3), f(2, 3)),
         ),
         "bilinear": (F.bilinear, (f(3, 4), f(3, 2), f(5, 4, 2), f(5))),
-        "cdist": (lambda a, b: torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"), (X, f(5, 4))),
+        "cdist": (
+            lambda a, b: (
+                torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"),
+                *[torch.cdist(a, b, order) for order in (0.0, 0.5, 1.0, 3.0, INF)],
+            ),
+            (X, f(5, 4)),
+        ),
+        "determinants": (
+            lambda a, b: (
+                torch.linalg.det(a),
+                torch.det(b),
+                torch.det(a[0].double()),
+                torch.det(a[:, :0, :0]),
+            ),
+            (f(2, 4, 4), torch.tensor([[0.0, 2.0], [3.0, 1.0]])),
+        ),
         "attention": (
             lambda q, k, m, b: (
                 F.scaled_dot_product_attention(q, k, k),
@@ -315,6 +502,26 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 F.adaptive_avg_pool3d(v, 1),
             ),
             (IMAGE, f(1, 2, 2, 2, 2)),
+        ),
+        "largest of uneven windows": (
+            lambda x, v, y: (
+                F.adaptive_max_pool2d(x, (4, 3)),
+                *F.adaptive_max_pool2d(x, (4, 3), return_indices=True),
+                *F.adaptive_max_pool2d(x[0], (7, 2), return_indices=True),
+                *F.adaptive_max_pool1d(y, 3, return_indices=True),
+                *F.adaptive_max_pool1d(y[None].double(), 2, return_indices=True),
+                *F.adaptive_max_pool3d(v, (2, 3, 4), return_indices=True),
+                F.adaptive_max_pool3d(v[0], (2, 3, 4)),
+            ),
+            (i(3, 2, 4, 6, 5).float(), f(1, 2, 3, 4, 5), TIES.view(2, 8)[:, :7]),
+        ),
+        "mean by a number": (
+            lambda x, v: (
+                F.avg_pool2d(x, 3, 2, 1, divisor_override=5),
+                F.avg_pool2d(x, 2, ceil_mode=True, divisor_override=3),
+                F.avg_pool3d(v, 2, divisor_override=-7),
+            ),
+            (IMAGE, f(1, 2, 3, 3, 3)),
         ),
         "norm of windows": (lambda x: F.lp_pool2d(x, 2.0, 2), (p(1, 2, 4, 4),)),
         "resized": (
@@ -457,6 +664,49 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 x.cummax(1)[0],
             ),
             (X, f(3, 4) > 0),
+        ),
+        "running": (
+            lambda x, n, s, y: (
+                torch.logcumsumexp(x, 1),
+                torch.logcumsumexp(x, 0),
+                torch.logcumsumexp(x.double(), -1),
+                torch.logcumsumexp(y * 300, 1),
+                torch.logcumsumexp(s, 0),
+                torch.logcumsumexp(x[:, :0], 1),
+                *torch.cummax(x, 1),
+                *torch.cummin(x, 0),
+                *torch.cummax(n, 1),
+                *torch.cummin(n > 2, 1),
+                *torch.cummax(s, 0),
+                *torch.cummin(x[:0], 1),
+            ),
+            (TIES, i(4, 3, 4), torch.tensor(-INF), f(3, 4)),
+        ),
+        "middles": (
+            lambda x, n, s: (
+                x.median(),
+                x[:2].median(),
+                x.median(1)[0],
+                x.median(0, keepdim=True)[0],
+                n.median(),
+                n.median(1)[0],
+                s.median(),
+                x.kthvalue(3, 1)[0],
+                n.kthvalue(1, 0, True)[0],
+                torch.dist(x[:1], n[:, :4].float()),
+                torch.dist(n[0].float(), n[1].float(), 1),
+            ),
+            (TIES, i(9, 4, 4), torch.tensor(2.0)),
+        ),
+        "with statistics": (
+            lambda x, s, b, m, v: (
+                *aten.native_group_norm(x, s, b, 2, 4, 30, 2, 1e-5),
+                aten.native_group_norm(x, None, None, 2, 4, 30, 4, 1e-3)[0],
+                *aten.native_group_norm(x.double(), None, b.double(), 2, 4, 30, 1, 1e-5),
+                *aten._native_batch_norm_legit_no_training(x, s, b, m, v, 0.1, 1e-5),
+                *torch.native_layer_norm(x, (6, 5), None, None, 1e-5),
+            ),
+            (IMAGE, f(4), f(4), f(4), p(4)),
         ),
         "softmax": (
             lambda x: (x.softmax(1), F.log_softmax(x, 0), F.softmax(x, -1, dtype=torch.float64)),
@@ -627,6 +877,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 x.index_put((x[:, 0] > 0,), torch.tensor(-1.0)),
                 x.take_along_dim(n, 1),
                 x.unfold(1, 2, 1),
+                x.sum().index_select(0, t[1:2]),
             ),
             (X, i(4, 3, 2), torch.tensor([3, 0, 2, 1]), f(4, 3)),
         ),
@@ -644,6 +895,26 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 torch.tril(torch.ones(3, 3, dtype=torch.bool)),
             ),
             (X,),
+        ),
+        "made and filled": (
+            lambda x: (
+                torch.empty(2, 3).fill_(2.0),
+                torch.empty_like(x).copy_(x),
+                x.new_empty(2).zero_(),
+                aten.empty_permuted(torch.Size([2, 3]), [1, 0]).fill_(1.0),
+                torch.tril_indices(3, 4, 1),
+                torch.triu_indices(4, 3, -1),
+            ),
+            (X,),
+        ),
+        "shuffled": (
+            lambda x, y: (
+                F.pixel_shuffle(x, 2),
+                F.pixel_unshuffle(x, 2),
+                F.pixel_shuffle(y, 2),
+                F.pixel_unshuffle(y, 2),
+            ),
+            (f(4, 4, 2), f(2, 3, 4, 4, 2)),
         ),
         "changed in place": (_changed, (f(3, 4),)),
     },

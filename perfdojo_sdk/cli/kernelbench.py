@@ -57,6 +57,8 @@ def command(
     its own and compared with PyTorch in f64; a table says which are right, wrong, or partly run by PyTorch.
     What is finished is kept: the same command goes on where it stopped, and runs only files that changed.
     """
+    if interpret and inductor:
+        raise typer.BadParameter("--inductor races compiled kernels, and --interpret compiles none")
     _check_torch()
     files = _files(directory, only)
     if not interpret:
@@ -76,7 +78,7 @@ def command(
             progress(f"{number}/{len(files)} {name} ...")
             found = _run(folder, name, file, options, rivals, timeout)
         rows.append({"problem": name, **found})
-    emit(_text(rows, inductor), {"problems": rows, "counts": _counts(rows)}, as_json)
+    emit(_text(rows, inductor, not interpret), {"problems": rows, "counts": _counts(rows)}, as_json)
     progress(f"results are in {folder / 'results'}")
     raise typer.Exit(4 if any(row["status"] in ("wrong", "failed") for row in rows) else 0)
 
@@ -174,30 +176,32 @@ def _counts(rows: list[dict[str, Any]]) -> dict[str, int]:
     return {s: sum(row["status"] == s for row in rows) for s in ("right", "elsewhere", "wrong", "failed")}
 
 
-def _text(rows: list[dict[str, Any]], inductor: bool) -> str:
+def _text(rows: list[dict[str, Any]], inductor: bool, timed: bool) -> str:
     rivals = ("eager", "inductor") if inductor else ("eager",)
-    columns = ("problem", "status", "error / allowed", "kernels", "built now", *rivals)
-    columns = (*columns, "ours", "compiled in", "notes")
+    columns = ("problem", "status", "error / allowed", "kernels")
+    columns = (*columns, *(("built now", *rivals, "ours", "compiled in") if timed else ()), "notes")
     lines = []
     for row in rows:
         note = (row.get("what") or "; ".join(row.get("elsewhere", ())))[:200]
         if row["status"] == "failed":
             lines.append((row["problem"], row["status"], *[""] * (len(columns) - 3), note))
             continue
-        rival = row.get("inductor_s")
-        theirs = [seconds(row["eager_s"]), *([seconds(rival) if rival else ""] if inductor else [])]
-        times = (*theirs, seconds(row["ours_s"]))
-        numbers = (f"{row['error']:.2g}", row["kernels"], row["built"])
-        lines.append((row["problem"], row["status"], *numbers, *times, f"{row['compile_s']:.1f} s", note))
+        numbers: tuple[Any, ...] = (f"{row['error']:.2g}", row["kernels"])
+        if timed:
+            rival = row.get("inductor_s")
+            theirs = [seconds(row["eager_s"]), *([seconds(rival) if rival else ""] if inductor else [])]
+            numbers += (row["built"], *theirs, seconds(row["ours_s"]), f"{row['compile_s']:.1f} s")
+        lines.append((row["problem"], row["status"], *numbers, note))
     counts = _counts(rows)
     summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    found = f"{number_of(len(rows), 'problems')}: {summary} (times are measured)"
-    return "\n".join([table(columns, lines), found, *_race(rows)])
+    how = "times are measured" if timed else "kernels are interpreted, and nothing is timed"
+    found = f"{number_of(len(rows), 'problems')}: {summary} ({how})"
+    return "\n".join([table(columns, lines), found, *(_race(rows) if timed else [])])
 
 
 def _race(rows: list[dict[str, Any]]) -> list[str]:
     """The speed of the right results beside eager PyTorch and beside the better of the two."""
-    right = [row for row in rows if row["status"] in ("right", "elsewhere") and row["ours_s"] > 0]
+    right = [row for row in rows if row["status"] in ("right", "elsewhere") and row["ours_s"]]
     words = []
     for rival, named in (("eager_s", "eager"), ("inductor_s", "inductor")):
         found = [row[rival] / row["ours_s"] for row in right if row.get(rival)]

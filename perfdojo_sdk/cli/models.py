@@ -57,6 +57,8 @@ class Read:
     """The error if rows cannot be free, or shapes depend on values; ``refused`` lists the same nodes."""
     offers: Offers | None = None
     """The model in its own format, if races were asked for."""
+    rest: Graph | None = None
+    """The part that can be built of a model that is no graph, for a target that may refuse parts of it."""
     lengths: Lengths | None = None
     """The model at every length of a dimension, if buckets were asked for; the rest is for the largest."""
 
@@ -267,7 +269,9 @@ def _of_onnx(
         peer, races = (policy.fallback, bool(policy.prefer_faster)) if policy is not None else ("", False)
         found = lower(model, shapes, folder=folder, peer=peer, elsewhere=elsewhere, races=races, listed=True)
         rows = [(r.node, r.operator, r.what, r.reason.value) for r in found.refusals]
-        return Read(found.graph, None, rows, found.operators, found.named, found.needed, found.sources)
+        return Read(
+            found.graph, None, rows, found.operators, found.named, found.needed, found.sources, found.rest
+        )
 
     return sizes, run
 

@@ -196,11 +196,11 @@ def command(
     if dtype is not None and asked.free is not None:
         what = f"--dtype for a model whose size {asked.free.name} is open"
         raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
-    left = refused_by(plugins, found, graph) if graph is not None else []
+    left = refused_by(plugins, found, graph or asked.rest)
     if left and policy.fallback:
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
         graph = asked.graph
-        left = refused_by(plugins, found, graph) if graph is not None else []
+        left = refused_by(plugins, found, graph or asked.rest)
     rows = [*asked.refused, *((node, asked.named.get(node, ""), r.what, r.reason.value) for node, r in left)]
     if listed:
         _list(asked, rows, as_json)

@@ -136,10 +136,12 @@ def kernels_of(graph: Graph) -> tuple[Kernel, ...]:
     return tuple(Kernel(kernel_name(p), kernel_name(p), p) for p in graph.programs)
 
 
-def refused_by(plugins: Plugins, target: Target, graph: Graph) -> list[tuple[str, Refused]]:
-    """Nodes of the model whose kernels the target does not generate, each kernel once."""
+def refused_by(plugins: Plugins, target: Target, graph: Graph | None) -> list[tuple[str, Refused]]:
+    """Nodes of the model whose kernels the target does not generate, each kernel once; none without one."""
+    found: list[tuple[str, Refused]] = []
+    if graph is None:
+        return found
     generator = plugins.guarded_generator(target)
-    found = []
     for program in graph.programs:
         try:
             generator.generate(program, f"pd_{kernel_name(program)}")

@@ -135,6 +135,8 @@ class Lowered:
     """For races with a peer, if they were asked for."""
     needed: ValueNeeded | None = None
     """Inputs whose values decide about shapes; the nodes that need them are among the refusals."""
+    rest: Graph | None = None
+    """The part that can be lowered of a model that is none: a target may refuse kernels of that, too."""
 
     def outputs(self, found: Sequence[Array]) -> list[Any]:
         """The model's outputs from those of the graph: arrays, lists of arrays, or None."""
@@ -244,13 +246,20 @@ class _Lowering:
         if self.refusals:
             inputs = frozenset[str]().union(*self.needed.values())
             needed = ValueNeeded(inputs, list(self.needed)) if inputs else None
-            return Lowered(None, tuple(self.refusals), self.operators, self.named, needed=needed)
+            rest = self.rest(edges)
+            return Lowered(None, tuple(self.refusals), self.operators, self.named, needed=needed, rest=rest)
         missing = [o.name for o in graph.output if o.name not in outputs]
         if missing:
             raise Malformed(f"output {shown(missing[0])} is not computed")
         arrays, forms = outputs_of(outputs)
         made = self.builder.graph(arrays)
         return Lowered(made, (), self.operators, self.named, forms, self.fates(made))
+
+    def rest(self, edges: _Edges) -> Graph:
+        """The part that can be lowered of a model with refused nodes."""
+        values = [v for edge in edges.values() if not isinstance(edge, Unknown) for v in values_of(edge)]
+        made = {v.name: v for v in values if not self.builder.is_known(v)}
+        return self.builder.graph({f"rest {k}": value for k, value in enumerate(made.values())})
 
     def fates(self, made: Graph) -> dict[Fate, int]:
         compiled = {node.origin for node in made.nodes}
@@ -306,6 +315,7 @@ class _Lowering:
         element = declared.sequence_type.elem_type
         if element.WhichOneof("value") != "tensor_type":
             raise Refused(Reason.TYPE, "a sequence of what are no arrays")
+        dtype_name(element.tensor_type.elem_type, f"input {shown(name)}")
         length = self.lengths.get(name)
         if length is None:
             length = len(items_of(name, self.shapes))
@@ -430,6 +440,8 @@ class _Lowering:
                 raise Refused(
                     Reason.OPERATOR, f"{shown(node.op_type)} needs an operand that is not supported"
                 )
+            for inside in self.lacking(node, opsets):
+                self.refuse(self.node, self.operator, inside)
             return [_REFUSED] * len(node.output)
         if controls and node.op_type == "If":
             return self.branch(given, operands, edges, opsets, attributes)
@@ -447,6 +459,26 @@ class _Lowering:
             except Expand:
                 pass
         return self.expanded(node, operands, given, opsets)
+
+    def lacking(self, node: Any, opsets: Mapping[str, int], depth: int = 0) -> list[Refused]:
+        """The reasons of operators inside of a node that have no rule: in its graphs, or in its body if it is
+        a function. For nodes that are not lowered, since their operands are not known."""
+        bodies = [(a.g, opsets) for a in node.attribute if a.HasField("g")]
+        bodies += [(graph, opsets) for a in node.attribute for graph in a.graphs]
+        function = self.functions.get((node.domain, node.op_type))
+        if function is not None:
+            bodies.append((function, {**opsets, **{o.domain: o.version for o in function.opset_import}}))
+        found: dict[str, Refused] = {}
+        for body, inside in bodies if depth < MAX_DEPTH else ():
+            for each in body.node:
+                try:
+                    self.rule(each, inside)
+                    reasons = self.lacking(each, inside, depth + 1)
+                except Refused as refused:
+                    reasons = [refused]
+                found |= {reason.what: reason for reason in reasons}
+        drawn = function is None and node.op_type in _NAMED and node.op_type not in RULES
+        return [_without_rule(node.op_type)] if drawn else list(found.values())
 
     def made(self, rule: Rule, n: Operation) -> Sequence[Edge | None]:
         """The results of a rule. Operands as long as data says are seen whole by rules through which such a
@@ -614,6 +646,10 @@ class _Lowering:
                 return None
             results.append(both)
         return results
+
+
+#: Operators whose need is known, functions of the standard among them.
+_NAMED = frozenset().union(*REASONS.values())
 
 
 def _without_rule(op: str) -> Refused:

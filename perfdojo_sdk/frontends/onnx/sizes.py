@@ -35,14 +35,15 @@ def sequences_in(model: Any) -> frozenset[str]:
 
 
 def declared_sizes(model: Any) -> dict[str, tuple[int | str, ...]]:
-    """Input that is an array of declared rank and no constant -> its sizes; open ones are names."""
+    """Input that is an array of declared rank and no constant -> its sizes; open ones are names. Arrays of
+    other dtypes than ours are refused, whatever their sizes."""
     constants = {tensor.name for tensor in model.graph.initializer}
     found = {}
     for value in model.graph.input:
         tensor = value.type.tensor_type
         if value.name in constants or value.type.WhichOneof("value") != "tensor_type":
             continue
-        if tensor.HasField("shape"):
+        if tensor.HasField("shape") and dtype_in(value.type) is not None:
             found[value.name] = sizes_of(tensor)
     return found
 

@@ -48,12 +48,12 @@ class Outcome:
     built: int = 0
     """Kernels that were not in the cache."""
     elsewhere: tuple[str, ...] = ()
-    eager_s: float = 0.0
-    ours_s: float = 0.0
-    """Medians of measured calls, in turns."""
+    eager_s: float | None = None
+    ours_s: float | None = None
+    """Medians of measured calls, in turns; None where kernels are interpreted, or nothing ran."""
     inductor_s: float | None = None
     """The same of ``torch.compile`` as PyTorch has it, if it was asked for and can."""
-    compile_s: float = 0.0
+    compile_s: float | None = None
     what: str = ""
     """The fault, in words."""
 
@@ -89,7 +89,8 @@ def excess(ours: Any, eager: Any, exact: Any) -> float:
 
 
 def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
-    """Run one problem. ``options``: those of the backend. ``inductor``: time PyTorch's own compiler too."""
+    """Run one problem. ``options``: those of the backend. ``inductor``: time PyTorch's own compiler too.
+    Nothing is timed where kernels are interpreted: that says nothing of their speed."""
     torch.set_num_threads(int(options.get("threads") or 1))
     found = problem(path)
     model = found.model
@@ -114,7 +115,9 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
             with suppress(Exception):  # what it cannot compile, it does not race
                 rival(*_copied(inputs))
                 calls.append(rival)
-        eager_s, ours_s, *others = _timed([partial(call, *inputs) for call in calls])
+        times: list[float] = []
+        if not chosen.interpret:
+            times = [spent, *_timed([partial(call, *inputs) for call in calls])]
     elsewhere = [e.text for g in made.graphs for e in g.elsewhere] + [g.whole for g in made.graphs if g.whole]
     if between and (made.breaks or not elsewhere):  # a break counts where PyTorch computes something
         elsewhere.append(f"{', '.join(between)}: outside of the graphs that Dynamo found")
@@ -122,8 +125,8 @@ def run(path: Path, options: dict[str, Any], inductor: bool = False) -> Outcome:
     status = "wrong" if error > 1 else "elsewhere" if elsewhere else "right"
     kernels = sum(len(g.kernels) for g in made.graphs)
     built = shop.built - before if shop else 0
-    inductor_s = others[0] if others else None
-    return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, inductor_s, spent)
+    compile_s, eager_s, ours_s, inductor_s = (*times, None, None, None, None)[:4]
+    return Outcome(status, error, kernels, built, tuple(elsewhere), eager_s, ours_s, inductor_s, compile_s)
 
 
 #: Operators that compute nothing: they make tensors, copies and views.

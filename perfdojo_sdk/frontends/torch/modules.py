@@ -1,13 +1,12 @@
 """Modules of files: a class by its name, or one problem in the form of KernelBench.
 
-The file is a program of the user's and is run, as Python would run it: it may import modules beside it.
+The file is a program of the user's and is run, as Python would run it: it may import files and
+packages beside it (:mod:`.beside`).
 """
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import read_bounded
+from perfdojo_sdk.frontends.torch.beside import Beside, load_of
 from perfdojo_sdk.frontends.torch.named import MOST_BYTES, named_in
 
 
@@ -27,28 +27,35 @@ class ModuleError(DojoError):
 
 
 def loaded(path: Path) -> ModuleType:
-    """The module in a Python file; :class:`ModuleError` if it does not run."""
-    spec = importlib.util.spec_from_file_location(f"perfdojo_model_{abs(hash(path)):x}", path)
-    if spec is None or spec.loader is None or not path.is_file():
+    """The module in a Python file; :class:`ModuleError` if it does not run. What it imports from its folder
+    is its own, whatever other files were loaded."""
+    load = Beside(path)
+    try:
+        module = load.run()
+    except (Exception, SystemExit) as error:  # the user's code
+        file, line = load.place(error) or (path, 0)
+        what = f"{file}:{line} does not run" if line else f"{file} does not run"
+        raise ModuleError("PD-O023", what, why=load.words(error)) from error
+    if module is None:
         what = f"{path} is {'no Python file' if path.exists() else 'not there'}"
         raise ModuleError("PD-O023", what, hint="write FILE.py:NAME of a module or its class")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their types up there
-    if (folder := str(path.resolve().parent)) not in sys.path:
-        sys.path.append(folder)
-    try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # the user's code
-        raise ModuleError(
-            "PD-O023", f"{path} does not run", why=f"{type(error).__name__}: {error}"
-        ) from error
     return module
+
+
+def _why(module: ModuleType, error: Exception) -> str:
+    """An error of a file's code, with its line."""
+    load = load_of(module.__name__)
+    if load is None:
+        return f"{type(error).__name__}: {error}"
+    place = load.place(error)
+    return f"{place[0]}:{place[1]}: {load.words(error)}" if place else load.words(error)
 
 
 def network(path: Path, name: str) -> torch.nn.Module | ExportedProgram:
     """The module ``name`` of a file: a module, or a class or function that makes one without arguments; or a
     program of ``torch.export`` in the same forms."""
-    found = getattr(loaded(path), name, None)
+    module = loaded(path)
+    found = getattr(module, name, None)
     if isinstance(found, ExportedProgram):
         return found
     if isinstance(found, torch.nn.Module):
@@ -60,7 +67,7 @@ def network(path: Path, name: str) -> torch.nn.Module | ExportedProgram:
     try:
         made = found()
     except Exception as error:  # the user's code
-        why = f"{type(error).__name__}: {error}"
+        why = _why(module, error)
         hint = f"write a function without arguments that returns a {name}, and name that"
         raise ModuleError("PD-O023", f"{name} of {path} makes no module", why=why, hint=hint) from error
     if isinstance(made, ExportedProgram):
@@ -98,6 +105,6 @@ def problem(path: Path, seed: int = 0) -> Problem:
         is_pair = len(given) == 2 and isinstance(given[0], list | tuple) and isinstance(given[1], dict)
         model = module.Model(*given[0], **given[1]) if is_pair else module.Model(*given)
     except Exception as error:  # the user's code
-        why = f"{type(error).__name__}: {error}"
+        why = _why(module, error)
         raise ModuleError("PD-O023", f"{path} makes no Model", why=why) from error
     return Problem(model.eval(), module.get_inputs)

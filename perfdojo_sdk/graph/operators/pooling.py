@@ -97,21 +97,24 @@ def _bracketed(text: str) -> str:
     return text if text.startswith("{") and text.endswith("}") and text.count("{") == 1 else f"({text})"
 
 
-def average_pool(b: Builder, x: Value, axes: Sequence[Axis], with_padding: bool) -> Value:
-    """The mean of each window; padding counts as zeros ``with_padding``, and not at all without."""
+def average_pool(
+    b: Builder, x: Value, axes: Sequence[Axis], with_padding: bool, divided_by: int = 0
+) -> Value:
+    """The mean of each window; padding counts as zeros ``with_padding``, and not at all without. The sum may
+    be ``divided_by`` another number than that of elements."""
     w = _Windows(x, axes)
     k = Writer(b, "average_pool")
     a, kind = k.read(x), computed_in(x.dtype)
     total = k.local(w.shape, kind)
     element, guard = w.taps(k, a, "0")
     k.nest(w.shape, f"{total(w.names)} = 0", (w.inner, f"{total(w.names)} += {element}{guard}"))
-    counts = [_counts(axis, with_padding) for axis in axes]
+    counts = [_counts(axis, with_padding) for axis in axes] if not divided_by else []
     arrays = [
         k.read(b.constant(np.array(found, numpy_dtype(kind))))([position])
-        for found, position in zip(counts, w.names[2:], strict=True)
+        for found, position in zip(counts, w.names[2:], strict=not divided_by)
         if len(set(found)) > 1
     ]
-    same = prod(found[0] for found in counts if len(set(found)) == 1)
+    same = divided_by or prod(found[0] for found in counts if len(set(found)) == 1)
     divisor = f"({' * '.join(arrays + ([str(same)] if same != 1 else []))})" if arrays else str(same)
     y = k.write(w.shape, x.dtype)
     k.nest(w.shape, f"{y(w.names)} = {y.store(f'{total(w.names)} / {divisor}')}")

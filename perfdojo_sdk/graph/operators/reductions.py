@@ -183,6 +183,48 @@ def running(b: Builder, x: Value, axis: int, exclusive: bool, reverse: bool, sig
     return k.done()[0]
 
 
+def running_log_sum_exp(b: Builder, x: Value, axis: int) -> Value:
+    """log(sum(exp(x))) of each element and those before it along an axis. The sum is that of exp(x - m) for
+    the largest element m so far, or 0 if that is infinite."""
+    if not is_float(x.dtype):
+        raise Refused(Reason.DTYPE, f"logarithms of {x.dtype}")
+    if not x.rank:
+        return b.view(running_log_sum_exp(b, b.view(x, (1,)), 0), ())
+    axis = axis_of(axis, x.rank)
+    k = Writer(b, "running_log_sum_exp")
+    a, y = k.read(x), k.write(x.shape, x.dtype)
+    every, kept = split_levels(x.rank, (axis,))
+    outer = reduced(x.shape, (axis,), False)
+    top, shift, before, total = (k.local(outer, computed_in(x.dtype)) for _ in range(4))
+    low = start("max=", top.dtype)
+    k.nest(outer, f"{top(kept)} = {low}", f"{shift(kept)} = 0", f"{total(kept)} = 0")
+    # A sum of nothing stays 0, whatever it is moved by: 0 * exp(inf) is NaN.
+    moved = f"select({total(kept)} == 0, 0, {total(kept)} * exp({before(kept)} - {shift(kept)}))"
+    k.nest(
+        [*outer, x.shape[axis]],
+        f"{top(kept)} max= {a.load(every)}",
+        f"{before(kept)} = {shift(kept)}",
+        f"{shift(kept)} = select(abs({top(kept)}) == inf, 0, {top(kept)})",
+        f"{total(kept)} = {moved} + exp({a.load(every)} - {shift(kept)})",
+        f"{y(every)} = {y.store(f'log({total(kept)}) + {shift(kept)}')}",
+    )
+    return k.done()[0]
+
+
+def places_of_running_extrema(b: Builder, x: Value, extrema: Value, axis: int) -> Value:
+    """The place of each running extremum along an axis: the last of equal ones, and of NaN the last."""
+    if not x.rank:
+        return b.filled((), 0, "i64")
+    axis = axis_of(axis, x.rank)
+    k, names = Writer(b, "candidates"), levels(x.rank)
+    a, e, y = k.read(x), k.read(extrema), k.write(x.shape, "i64")
+    found = f"{a.load(names)} == {e.load(names)}"
+    if is_float(x.dtype):
+        found = f"or({found}, {a.load(names)} != {a.load(names)})"
+    k.nest(x.shape, f"{y(names)} = select({found}, {names[axis]}, 0)")
+    return running(b, k.done()[0], axis, False, False, "max=")
+
+
 def mean_square_free(b: Builder, x: Value, axes: Sequence[int]) -> Value:
     """(x - mean) / sqrt(variance), over axes, with the standard's epsilon of 1e-9 beside the deviation."""
     axes = axes_of(axes, x.rank)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from perfdojo_sdk.frontends.torch.call import Row
 from perfdojo_sdk.frontends.torch.rows import (
+    combined,
     contractions,
     elementwise,
     images,
@@ -27,12 +28,11 @@ ROWS: Mapping[str, Row] = {
     **reductions.ROWS,
     **losses.ROWS,
     **movement.ROWS,
+    **combined.ROWS,
     **recurrent.ROWS,
 }
 #: Overloads whose base name has a row that does not take them.
-WITHOUT = frozenset(
-    {"round.decimals", "lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data", "unflatten.Dimname"}
-)
+WITHOUT = frozenset({"lstm.data", "gru.data", "rnn_tanh.data", "rnn_relu.data", "unflatten.Dimname"})
 
 
 def row_of(op: str) -> Row | None:

@@ -9,11 +9,13 @@ from math import sqrt
 import numpy as np
 
 from perfdojo_sdk.frontends.torch.call import Call, Row, in_single, literal, pointwise
+from perfdojo_sdk.frontends.torch.rows.reductions import norm
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import contractions as rules
 from perfdojo_sdk.graph.operators.attention import attention
 from perfdojo_sdk.graph.operators.creation import fill
+from perfdojo_sdk.graph.operators.determinants import det
 from perfdojo_sdk.graph.operators.movement import expand
 from perfdojo_sdk.graph.operators.normalisations import softmax
 from perfdojo_sdk.graph.operators.reductions import reduce_sum
@@ -152,10 +154,13 @@ def _four(c: Call, x: Value) -> Value:
 def _pairwise(c: Call) -> Value:
     """Distances of all pairs of rows, p = 1 or 2."""
     x, y, p = c["x1"], c["x2"], c.real("p", 2.0)
-    if p not in (1.0, 2.0) or x.rank < 2 or y.rank != x.rank or x.shape[:-2] != y.shape[:-2]:
+    if x.rank < 2 or y.rank != x.rank or x.shape[:-2] != y.shape[:-2]:
         raise Refused(Reason.CHOICE, f"cdist of {x.text} and {y.text} with p = {p}")
     one = c.b.view(x, (*x.shape[:-1], 1, x.shape[-1]))
     other = c.b.view(y, (*y.shape[:-2], 1, *y.shape[-2:]))
+    if p not in (1.0, 2.0):
+        gap = pointwise(c, "difference", lambda a, d: f"{a} - {d}", one, other)
+        return norm(c, gap, p, (gap.rank - 1,), False)
     text = "abs({a} - {d})" if p == 1.0 else "({a} - {d}) * ({a} - {d})"
     terms = pointwise(c, "distance_terms", lambda a, d: text.replace("{a}", a).replace("{d}", d), one, other)
     total = reduce_sum(c.b, terms, (terms.rank - 1,), False)
@@ -184,6 +189,8 @@ ROWS: Mapping[str, Row] = {
     "einsum": _einsum,
     "scaled_dot_product_attention": in_single(_attention, lambda c: c.has("attn_mask")),
     "cdist": in_single(_pairwise),
+    "linalg_det": lambda c: det(c.b, c["A"]),
+    "det": lambda c: det(c.b, c["self"]),
 }
 
 

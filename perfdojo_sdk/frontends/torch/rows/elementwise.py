@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import log, prod
+from math import copysign, log, pi, prod
 
 import numpy as np
 
 from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, integer_bounds
-from perfdojo_sdk.frontends.torch.call import Call, Operand, Row, literal, pointwise, promoted
+from perfdojo_sdk.frontends.torch.call import (
+    HALVES,
+    Call,
+    Operand,
+    Row,
+    in_single,
+    literal,
+    pointwise,
+    promoted,
+)
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
@@ -61,7 +70,9 @@ def _scaled(c: Call, sign: str, x: Operand, y: Operand) -> Value:
     """x + alpha y, or x - alpha y."""
     alpha = c.number("alpha", 1.0)
     if c.dtype == "bool":
-        raise Refused(Reason.DTYPE, "sums of bool")
+        if sign != "+" or alpha != 1:
+            raise Refused(Reason.DTYPE, "sums of bool")
+        return pointwise(c, "add", lambda a, d: f"or({a}, {d})", x, y)
     if alpha == 1.0:
         return pointwise(c, c.op.partition(".")[0], lambda a, d: f"{a} {sign} {d}", x, y)
     kind = "f32" if is_float(c.dtype) else c.dtype
@@ -81,8 +92,7 @@ def _div(c: Call) -> Value:
     if not mode:
         return pointwise(c, "div", lambda a, d: f"{a} / {d}", x, y)
     if is_float(c.dtype):
-        # Floor of the exact quotient: that of the rounded one may be one too large.
-        raise Refused(Reason.OPERATION, "quotients of floats rounded to integers")
+        return _whole_quotient(c, _rounded(c, x), _rounded(c, y), mode)
     by = _divisor(c, x, y)
     if mode == "trunc":
         return pointwise(c, "div", lambda a, d: f"{a} / {by(d)}", x, y)
@@ -92,6 +102,99 @@ def _div(c: Call) -> Value:
         return f"{a} / {by(d)} - select(and({rest} != 0, xor({rest} < 0, {d} < 0)), 1, 0)"
 
     return pointwise(c, "floor_div", floor, x, y)
+
+
+def _whole_quotient(c: Call, x: Operand, y: Operand, mode: str) -> Value:
+    """A quotient of floats rounded to an integer: towards zero, or down. PyTorch rounds down what is left of
+    the dividend without its remainder, since the rounded quotient may be one too large."""
+    if c.dtype in HALVES:
+        raise Refused(Reason.DTYPE, f"quotients of {c.dtype} rounded to integers")
+    if mode == "trunc":
+        return pointwise(c, "div", lambda a, d: f"trunc({a} / {d})", x, y)
+    rest = pointwise(c, "fmod", lambda a, d: f"fmod({a}, {d})", x, y)
+
+    def exact(a: str, d: str, q: str) -> str:
+        below = f"{d} < 0" if isinstance(y, Value) else f"{q} {'==' if y < 0 else '!='} {q}"
+        whole = f"({a} - {q}) / {d}"
+        return f"select(and({q} != 0, xor({below}, {q} < 0)), {whole} - 1, {whole})"
+
+    def down(a: str, d: str, q: str) -> str:
+        nearest = f"floor({q}) + select({q} - floor({q}) > 0.5, 1, 0)"
+        found = f"select({q} == 0, {a} / {d} * 0, {nearest})"
+        if isinstance(y, Value):
+            return f"select({d} == 0, {a} / {d}, {found})"
+        return found if y else f"{a} / {d}"
+
+    return pointwise(c, "floor_div", down, x, y, pointwise(c, "whole_div", exact, x, y, rest))
+
+
+def _is_minus(element: str) -> str:
+    """The condition that the sign of a float is minus, that of -0 as well. NaN counts as positive."""
+    return f"or({element} < 0, and({element} == 0, 1 / {element} < 0))"
+
+
+def _sign_bit(c: Call) -> Value:
+    x = c["self"]
+    formula = _is_minus if is_float(x.dtype) else lambda a: f"{a} < 0"
+    if x.dtype == "bool":
+        formula = lambda a: f"{a} != {a}"  # noqa: E731
+    return pointwise(c, "signbit", formula, x, computed=x.dtype, raw=True)
+
+
+def _copy_sign(c: Call) -> Value:
+    x, y = c["self"], c.operand("other")
+    if not isinstance(y, Value):
+        minus = copysign(1.0, y) < 0
+        return pointwise(c, "copysign", lambda a: f"-abs({a})" if minus else f"abs({a})", x)
+    return pointwise(c, "copysign", lambda a, d: f"select({_is_minus(d)}, -abs({a}), abs({a}))", x, y)
+
+
+def _angle_of(c: Call) -> Value:
+    """The angle of points, of infinite ones as well; from that of the magnitudes, between 0 and pi / 2."""
+
+    def steep(a: str, d: str) -> str:
+        both = f"and(abs({a}) == inf, abs({d}) == inf)"
+        return f"select({both}, 1, select(and({a} == 0, {d} == 0), 0, abs({a}) / abs({d})))"
+
+    def turned(a: str, d: str, q: str) -> str:
+        angle = f"select({_is_minus(d)}, {literal(pi, 'f64')} - atan({q}), atan({q}))"
+        return f"select({_is_minus(a)}, -{angle}, {angle})"
+
+    x, y = c["self"], c["other"]
+    return pointwise(c, "atan2", turned, x, y, pointwise(c, "slope", steep, x, y))
+
+
+def _angle(c: Call) -> Value:
+    """The angle of real numbers: pi of negative ones."""
+    x = c["self"]
+    if x.dtype == "bool":
+        return pointwise(c, "angle", lambda a: f"{a} * 0", x)
+    text = f"select({{a}} < 0, {literal(pi, 'f64')}, select({{a}} == {{a}}, 0, {{a}}))"
+    return pointwise(c, "angle", lambda a: text.replace("{a}", a), x)
+
+
+def _hypotenuse(c: Call) -> Value:
+    """sqrt(x^2 + y^2), whose squares do not overflow; infinite if either is, beside NaN too."""
+
+    def formula(a: str, d: str) -> str:
+        a, d = f"abs({a})", f"abs({d})"
+        ratio, top = f"(min({a}, {d}) / max({a}, {d}))", f"max({a}, {d})"
+        length = f"select({top} == 0, {top}, {top} * sqrt(1 + {ratio} * {ratio}))"
+        return f"select(or({a} == inf, {d} == inf), inf, {length})"
+
+    return pointwise(c, "hypot", formula, c["self"], c["other"])
+
+
+def _rounded_to(c: Call) -> Value:
+    """Rounded to decimals, in front of the point where they are negative."""
+    x, decimals = c["self"], c.whole("decimals")
+    if not is_float(c.dtype) or c.dtype in HALVES or abs(decimals) > 30:
+        raise Refused(Reason.CHOICE, f"{c.dtype} rounded to {decimals} decimals")
+    if not decimals:
+        return pointwise(c, "round", lambda a: f"round({a})", x)
+    power = literal(10.0 ** abs(decimals), c.dtype)
+    one, other = ("*", "/") if decimals > 0 else ("/", "*")
+    return pointwise(c, "round", lambda a: f"round({a} {one} {power}) {other} {power}", x)
 
 
 def _remainder(name: str, truncated: bool) -> Row:
@@ -467,8 +570,11 @@ def _binary(sign: str, swapped: bool = False) -> Row:
 
 
 def _rsub(c: Call) -> Value:
-    if c.real("alpha", 1.0) != 1.0:
-        raise Refused(Reason.CHOICE, "rsub with alpha")
+    alpha = c.number("alpha", 1)
+    if alpha != 1:
+        factor = literal(alpha, "f32" if is_float(c.dtype) else c.dtype)
+        scaled = lambda a, d: f"{d} - {factor} * {a}"  # noqa: E731
+        return pointwise(c, "rsub_scaled", scaled, c.operand("self"), c.operand("other"))
     return pointwise(c, "rsub", lambda a, d: f"{d} - {a}", c.operand("self"), c.operand("other"))
 
 
@@ -500,6 +606,13 @@ ROWS: Mapping[str, Row] = {
     "bitwise_right_shift": _shift(left=False),
     "__lshift__": _shift(left=True),
     "__rshift__": _shift(left=False),
+    "atan2": in_single(_angle_of),
+    "arctan2": in_single(_angle_of),
+    "angle": _angle,
+    "copysign": _copy_sign,
+    "signbit": _sign_bit,
+    "hypot": _hypotenuse,
+    "round.decimals": _rounded_to,
     "pow": _pow,
     "sign": _sign,
     "erfc": _erfc,

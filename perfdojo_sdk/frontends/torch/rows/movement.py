@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from perfdojo_sdk.frontends.torch.call import Call, Result, Row
+from perfdojo_sdk.frontends.torch.call import HALVES, Call, Result, Row, literal, pointwise
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Shape, Value
 from perfdojo_sdk.graph.operators import gathers as g
@@ -256,16 +256,17 @@ def _sliding(c: Call) -> Value:
 
 def _depth_to_space(c: Call) -> Value:
     x, factor = c["self"], c.whole("upscale_factor")
-    if x.rank != 4:
-        raise Refused(Reason.CHOICE, f"pixel_shuffle of {x.text}")
-    return m.depth_to_space(c.b, x, factor, False)
+    return c.b.view(m.depth_to_space(c.b, _images(c, x), factor, False), c.shape)
+
+
+def _images(c: Call, x: Value) -> Value:
+    """The tensor with one dimension in front of channels and places."""
+    return c.b.view(x, (prod(x.shape[:-3]), *x.shape[-3:]))
 
 
 def _space_to_depth(c: Call) -> Value:
     x, factor = c["self"], c.whole("downscale_factor")
-    if x.rank != 4:
-        raise Refused(Reason.CHOICE, f"pixel_unshuffle of {x.text}")
-    return m.space_to_depth(c.b, x, factor, False)
+    return c.b.view(m.space_to_depth(c.b, _images(c, x), factor, False), c.shape)
 
 
 def _channel_shuffle(c: Call) -> Value:
@@ -278,7 +279,7 @@ def _channel_shuffle(c: Call) -> Value:
 # -- picks -----------------------------------------------------------------------------------------
 
 
-def _of_lists(row: Row) -> Row:
+def of_lists(row: Row) -> Row:
     """A row for tensors of at least one dimension, which takes scalars as lists of one element."""
 
     def made(c: Call) -> Value | Sequence[Value | None]:
@@ -296,7 +297,7 @@ def _of_lists(row: Row) -> Row:
     return made
 
 
-def _index(c: Call, x: Value) -> Value:
+def indexed(c: Call, x: Value) -> Value:
     """Indices as i64; kernels compare them with places."""
     if x.dtype in ("bool", "u8"):
         raise Refused(Reason.LENGTH, "elements chosen by a mask")
@@ -304,37 +305,47 @@ def _index(c: Call, x: Value) -> Value:
 
 
 def _gather(c: Call) -> Value:
-    return g.gather_elements(c.b, c["self"], _index(c, c["index"]), c.whole("dim"), negative=False)
+    return g.gather_elements(c.b, c["self"], indexed(c, c["index"]), c.whole("dim"), negative=False)
 
 
 def _index_select(c: Call) -> Value:
-    index = _index(c, c["index"])
+    index = indexed(c, c["index"])
     return g.gather(c.b, c["self"], c.b.view(index, (index.elements,)), c.whole("dim"), negative=False)
 
 
 def _embedding(c: Call) -> Value:
-    return g.gather(c.b, c["weight"], _index(c, c["indices"]), 0, negative=False)
+    return g.gather(c.b, c["weight"], indexed(c, c["indices"]), 0, negative=False)
 
 
 def _indexed(c: Call) -> Value:
-    """x[i], x[:, i], x[i, j]: tensors of integers for neighbouring dimensions."""
+    """x[i], x[:, i], x[i, j], x[i, :, j]: tensors of integers."""
     x, given = c["self"], c.arguments.get("indices")
     assert isinstance(given, list | tuple)
     places = [k for k, each in enumerate(given) if each is not None]
-    values = [_index(c, each) for each in given if isinstance(each, Value)]
+    values = [indexed(c, each) for each in given if isinstance(each, Value)]
     if not places or len(values) != len(places):
         raise Refused(Reason.CHOICE, "an index without tensors")
     if len(values) == 1:
         return g.gather(c.b, x, values[0], places[0])
-    if places != list(range(len(places))):
-        raise Refused(Reason.CHOICE, f"indices for the dimensions {places}")
     shape = broadcast(*[v.shape for v in values])
-    return g.gather_nd(c.b, x, _tuples(c, values, shape), 0)
+    order, back = _indexed_first(places, x.rank, len(shape))
+    found = g.gather_nd(c.b, m.transpose(c.b, x, order), _tuples(c, values, shape), 0)
+    return m.transpose(c.b, found, back)
+
+
+def _indexed_first(places: Sequence[int], rank: int, inside: int) -> tuple[list[int], list[int]]:
+    """The order of dimensions in which those at ``places`` come first; and the one that moves the ``inside``
+    dimensions of their indices to where PyTorch has them: in place of neighbours, else in front."""
+    rest = [k for k in range(rank) if k not in places]
+    ahead = places[0] if list(places) == list(range(places[0], places[-1] + 1)) else 0
+    front = list(range(inside, inside + ahead))
+    back = [*front, *range(inside), *range(inside + ahead, inside + len(rest))]
+    return [*places, *rest], back
 
 
 def _scatter(reduction: str) -> Row:
     def row(c: Call) -> Value:
-        index = _index(c, c["index"])
+        index = indexed(c, c["index"])
         by = {"": reduction, "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
               "amin": "min"}.get(c.text("reduce"))  # fmt: skip
         if by is None or c.has("include_self") and not c.flag("include_self"):
@@ -355,17 +366,21 @@ def _scatter(reduction: str) -> Row:
 
 
 def _index_add(c: Call) -> Value:
-    if c.real("alpha", 1.0) != 1.0:
-        raise Refused(Reason.CHOICE, "index_add with alpha")
-    return _along(c, c.whole("dim"), _index(c, c["index"]), c["source"], "add", negative=False)
+    source, alpha = c["source"], c.number("alpha", 1)
+    if alpha != 1:
+        if c.dtype in HALVES:
+            raise Refused(Reason.CHOICE, f"index_add of {c.dtype} with alpha")
+        factor = literal(alpha, c.dtype)
+        source = pointwise(c, "scaled", lambda a: f"{a} * {factor}", source)
+    return _along(c, c.whole("dim"), indexed(c, c["index"]), source, "add", negative=False)
 
 
 def _index_copy(c: Call) -> Value:
-    return _along(c, c.whole("dim"), _index(c, c["index"]), c["source"], "none", negative=False)
+    return _along(c, c.whole("dim"), indexed(c, c["index"]), c["source"], "none", negative=False)
 
 
 def _index_fill(c: Call) -> Value:
-    x, dim, index, value = c["self"], c.whole("dim"), _index(c, c["index"]), c.arguments["value"]
+    x, dim, index, value = c["self"], c.whole("dim"), indexed(c, c["index"]), c.arguments["value"]
     number = cast(c.b, value, c.dtype) if isinstance(value, Value) else c.b.filled((), value, c.dtype)
     axis = axis_of(dim, x.rank)
     shape = (*x.shape[:axis], index.elements, *x.shape[axis + 1 :])
@@ -377,9 +392,16 @@ def _along(c: Call, dim: int, index: Value, updates: Value, by: str, negative: b
     where each goes."""
     x = c["self"]
     axis = axis_of(dim, x.rank)
+    spread = spread_along(c, axis, index)
+    return g.scatter_elements(c.b, x, spread, c.b.view(updates, spread.shape), axis, by, negative)
+
+
+def spread_along(c: Call, axis: int, index: Value) -> Value:
+    """The index of each slice along an axis for all of its elements."""
+    x = c["self"]
     shape = (*x.shape[:axis], index.elements, *x.shape[axis + 1 :])
-    spread = m.expand(c.b, c.b.view(index, tuple(n if k == axis else 1 for k, n in enumerate(shape))), shape)
-    return g.scatter_elements(c.b, x, spread, c.b.view(updates, shape), axis, by, negative)
+    alone = c.b.view(index, tuple(n if k == axis else 1 for k, n in enumerate(shape)))
+    return m.expand(c.b, alone, shape)
 
 
 def _index_put(c: Call) -> Value:
@@ -395,15 +417,18 @@ def _index_put(c: Call) -> Value:
         behind = x.rank - axis - tensors[0].rank
         mask = c.b.view(tensors[0], (1,) * axis + tensors[0].shape + (1,) * behind)
         return where(c.b, mask, c.b.view(values, (1,) * x.rank), x)
-    chosen = [_index(c, each) for each in tensors]
+    chosen = [indexed(c, each) for each in tensors]
     shape = broadcast(*[v.shape for v in chosen])
     if len(chosen) == 1:
         updates = m.expand(c.b, values, (*x.shape[:axis], *shape, *x.shape[axis + 1 :]))
         return _along(c, axis, chosen[0], updates, by, negative=True)
-    if places != list(range(len(places))):
-        raise Refused(Reason.CHOICE, f"indices for the dimensions {places}")
-    updates = m.expand(c.b, values, (*shape, *x.shape[len(places) :]))
-    return g.scatter_nd(c.b, x, _tuples(c, chosen, shape), updates, by)
+    order, back = _indexed_first(places, x.rank, len(shape))
+    turned = m.transpose(c.b, x, order)
+    inner = (*shape, *turned.shape[len(places) :])
+    updates = m.expand(c.b, values, tuple(inner[k] for k in back))
+    updates = m.transpose(c.b, updates, [back.index(k) for k in range(len(back))])
+    found = g.scatter_nd(c.b, turned, _tuples(c, chosen, shape), updates, by)
+    return m.transpose(c.b, found, [order.index(k) for k in range(x.rank)])
 
 
 def _tuples(c: Call, indices: Sequence[Value], shape: Shape) -> Value:
@@ -472,6 +497,20 @@ def _eye(c: Call) -> Value:
     return c.b.constant(np.eye(rows, columns, dtype=numpy_dtype(c.dtype)))
 
 
+def _triangle_places(upper: bool) -> Row:
+    """The places on and below a diagonal, or above it: rows, then columns."""
+
+    def row(c: Call) -> Value:
+        rows, columns, offset = c.whole("row"), c.whole("col"), c.whole("offset", 0)
+        if rows * columns > 2**20:
+            raise Refused(Reason.SIZE, f"a triangle of {rows} x {columns}")
+        whole = np.ones((rows, columns), bool)
+        found = np.argwhere(np.triu(whole, offset) if upper else np.tril(whole, offset)).T
+        return c.b.constant(np.ascontiguousarray(found).astype(numpy_dtype(c.dtype)))
+
+    return row
+
+
 def _scalar(c: Call) -> Value:
     return c.b.filled((), c.number("s", 0), c.dtype)
 
@@ -528,17 +567,16 @@ ROWS: Mapping[str, Row] = {
     "pixel_shuffle": _depth_to_space,
     "pixel_unshuffle": _space_to_depth,
     "channel_shuffle": _channel_shuffle,
-    "gather": _of_lists(_gather),
-    "index_select": _index_select,
+    "gather": of_lists(_gather),
+    "index_select": of_lists(_index_select),
     "embedding": _embedding,
     "index.Tensor": _indexed,
-    "scatter": _of_lists(_scatter("none")),
-    "scatter_add": _of_lists(_scatter("add")),
-    "scatter_reduce": _of_lists(_scatter("none")),
-    "index_add": _of_lists(_index_add),
-    "index_copy": _of_lists(_index_copy),
-    "index_put": _of_lists(_index_put),
-    "index_fill": _of_lists(_index_fill),
+    "scatter": of_lists(_scatter("none")),
+    "scatter_add": of_lists(_scatter("add")),
+    "index_add": of_lists(_index_add),
+    "index_copy": of_lists(_index_copy),
+    "index_put": of_lists(_index_put),
+    "index_fill": of_lists(_index_fill),
     "one_hot": _one_hot,
     **{name: _number(0, 0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{name: _number(1, 1) for name in ("ones", "ones_like", "new_ones")},
@@ -546,6 +584,9 @@ ROWS: Mapping[str, Row] = {
     "arange": _range,
     "linspace": _linspace,
     "eye": _eye,
+    "tril_indices": _triangle_places(False),
+    "triu_indices": _triangle_places(True),
+    **{name: _number(0, 0) for name in ("empty", "empty_like", "new_empty", "empty_permuted")},
     "scalar_tensor": _scalar,
     "fill": _filled_like,
     "zero": _filled_like,

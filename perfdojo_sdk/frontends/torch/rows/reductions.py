@@ -8,11 +8,13 @@ from math import prod
 from perfdojo_sdk.frontends.torch.call import Call, Row, in_single, literal, pointwise
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import elementwise as e
+from perfdojo_sdk.graph.operators import movement as m
 from perfdojo_sdk.graph.operators import normalisations as n_
 from perfdojo_sdk.graph.operators import reductions as r
 from perfdojo_sdk.graph.operators.selections import top_k
 from perfdojo_sdk.graph.refusals import Reason, Refused
-from perfdojo_sdk.graph.shapes import axes_of
+from perfdojo_sdk.graph.shapes import axes_of, axis_of
+from perfdojo_sdk.graph.writer import is_float
 
 #: Largest number of elements whose sum is taken in one go; of more, first that of each row.
 ONE_SUM = 4096
@@ -144,11 +146,15 @@ def _running(sign: str) -> Row:
 
 def _running_extremum(sign: str) -> Row:
     def row(c: Call) -> list[Value | None]:
-        if c.uses(1):
-            raise Refused(Reason.CHOICE, f"places of {c.op}")
-        return [r.running(c.b, c["self"], c.whole("dim"), False, False, sign), None]
+        x, axis = c["self"], c.whole("dim")
+        found = r.running(c.b, x, axis, False, False, sign)
+        return [found, r.places_of_running_extrema(c.b, x, found, axis) if c.uses(1) else None]
 
     return row
+
+
+def _running_log_sum_exp(c: Call) -> Value:
+    return r.running_log_sum_exp(c.b, _converted(c, c["self"]), c.whole("dim"))
 
 
 def _top_k(c: Call) -> list[Value]:
@@ -158,9 +164,57 @@ def _top_k(c: Call) -> list[Value]:
 def _sort(c: Call) -> list[Value]:
     x = c["self"]
     axis = c.whole("dim", -1)
-    if not x.rank or x.shape[axis] > 4096:
-        raise Refused(Reason.SIZE, f"sorting {x.text}", "a row has at most 4096 elements")
+    if not x.rank or x.shape[axis] > MOST_SORTED:
+        raise Refused(Reason.SIZE, f"sorting {x.text}", f"a row has at most {MOST_SORTED} elements")
     return top_k(c.b, x, x.shape[axis], axis, c.flag("descending"))
+
+
+#: Most elements of a row that is sorted.
+MOST_SORTED = 4096
+
+
+def _in_order(c: Call, x: Value, axis: int, place: int) -> Value:
+    """The element of each row at a place in its order; NaN goes last."""
+    if not x.rank:
+        return x
+    if x.shape[axis] > MOST_SORTED:
+        raise Refused(Reason.SIZE, f"sorting {x.text}", f"a row has at most {MOST_SORTED} elements")
+    first = top_k(c.b, x, place + 1, axis, False)[0]
+    begin, shape = [0] * x.rank, list(first.shape)
+    begin[axis], shape[axis] = place, 1
+    return m.cut(c.b, first, begin, [1] * x.rank, tuple(shape))
+
+
+def _median(c: Call) -> Value | list[Value | None]:
+    """The lower of the two in the middle; NaN if there is one."""
+    x, along = c["self"], c.has("dim")
+    if along and c.uses(1):
+        raise Refused(Reason.CHOICE, "the place of a median, where PyTorch takes any of equal ones")
+    if not along:
+        x = c.b.view(x, (x.elements,))
+    axis = axis_of(c.whole("dim", 0), x.rank) if x.rank else 0
+    size = x.shape[axis] if x.rank else 1
+    if not size:
+        raise Refused(Reason.SIZE, "a median of nothing")
+    found = c.b.view(_in_order(c, x, axis, (size - 1) // 2), c.shape)
+    if is_float(x.dtype) and x.rank:
+        top = c.b.view(r.reduce(c.b, "amax", x, (axis,), False, "max="), c.shape)
+        found = pointwise(c, "median", lambda a, t: f"select({t} != {t}, {t}, {a})", found, top)
+    return [found, None] if along else found
+
+
+def _kth(c: Call) -> list[Value | None]:
+    if c.uses(1):
+        raise Refused(Reason.CHOICE, "the place of the k-th element, where PyTorch takes any of equal ones")
+    x = c["self"]
+    axis = axis_of(c.whole("dim", -1), x.rank) if x.rank else 0
+    return [c.b.view(_in_order(c, x, axis, c.whole("k") - 1), c.shape), None]
+
+
+def _distance(c: Call) -> Value:
+    """The norm of a difference."""
+    gap = pointwise(c, "difference", lambda a, d: f"{a} - {d}", c["self"], c["other"])
+    return norm(c, gap, c.real("p", 2.0), tuple(range(gap.rank)), False)
 
 
 # -- norms -----------------------------------------------------------------------------------------
@@ -262,6 +316,35 @@ def _group_norm(c: Call) -> Value:
     return n_.group_norm(c.b, x, scale, shift, c.whole("num_groups"), c.real("eps"))
 
 
+def _of_groups(c: Call, found: Value, groups: Value, axes: Sequence[int]) -> list[Value | None]:
+    """A normalised array, and the means and inverse deviations of its groups if they are used."""
+    if not c.uses(1) and not c.uses(2):
+        return [found, None, None]
+    spread, mean = r.variance(c.b, groups, axes, False, 0.0, False)
+    epsilon = literal(c.real("eps"), "f32")
+    inverse = pointwise(c, "inverse_deviation", lambda a: f"rsqrt({a} + {epsilon})", spread)
+    return [found, *(c.b.view(v, each.shape) for v, each in zip((mean, inverse), c.results[1:], strict=True))]
+
+
+def _native_group_norm(c: Call) -> list[Value | None]:
+    x, groups = c["input"], c.whole("group")
+    scale, shift = _scale_and_shift(c, (x.shape[1],), x.dtype)
+    found = n_.group_norm(c.b, x, scale, shift, groups, c.real("eps"))
+    rows = (x.shape[0], groups, prod(x.shape[1:]) // groups)
+    return _of_groups(c, found, c.b.view(x, rows), (2,))
+
+
+def _native_batch_norm(c: Call) -> list[Value | None]:
+    """In evaluation; the statistics that it gives are empty then."""
+    found = n_.batch_norm(
+        c.b, c["input"], *_scale_and_shift(c, (c["input"].shape[1],), c["input"].dtype),
+        c["running_mean"], c["running_var"], c.real("eps"),
+    )  # fmt: skip
+    if any(prod(each.shape) for k, each in enumerate(c.results) if k and c.uses(k)):
+        raise Refused(Reason.CHOICE, "batch normalisation that gives its statistics")
+    return [found, *(c.b.filled(each.shape, 0, each.dtype) for each in c.results[1:])]
+
+
 def _layer_norm(c: Call) -> Value:
     x, shape = c["input"], tuple(c.ints("normalized_shape"))
     scale, shift = _scale_and_shift(c, shape, x.dtype)
@@ -269,9 +352,8 @@ def _layer_norm(c: Call) -> Value:
 
 
 def _native_layer_norm(c: Call) -> list[Value | None]:
-    if c.uses(1) or c.uses(2):
-        raise Refused(Reason.CHOICE, "layer normalisation that gives its statistics")
-    return [_layer_norm(c), None, None]
+    x, count = c["input"], len(c.ints("normalized_shape"))
+    return _of_groups(c, _layer_norm(c), x, tuple(range(x.rank - count, x.rank)))
 
 
 #: Machine epsilon of the dtype that PyTorch computes in: the default of a normalisation by the root mean
@@ -318,7 +400,11 @@ _IN_ANY: Mapping[str, Row] = {
     "cumprod": _running("*="),
     "cummax": _running_extremum("max="),
     "cummin": _running_extremum("min="),
+    "logcumsumexp": _running_log_sum_exp,
     "topk": _top_k,
+    "median": _median,
+    "kthvalue": _kth,
+    "dist": in_single(_distance),
     "sort": _sort,
     "linalg_vector_norm": _vector_norm,
     "norm": _norm,
@@ -336,6 +422,8 @@ _IN_ANY: Mapping[str, Row] = {
     "group_norm": _group_norm,
     "layer_norm": _layer_norm,
     "native_layer_norm": _native_layer_norm,
+    "native_group_norm": _native_group_norm,
+    "_native_batch_norm_legit_no_training": _native_batch_norm,
     "rms_norm": _rms_norm,
 }
 _PARTED = (

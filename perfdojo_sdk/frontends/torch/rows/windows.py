@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import prod
+from typing import Any
+
+import numpy as np
 
 from perfdojo_sdk.frontends.torch.call import Call, Row, pointwise
 from perfdojo_sdk.graph.graph import Value
 from perfdojo_sdk.graph.operators import convolutions, pooling, windows
+from perfdojo_sdk.graph.operators import gathers as g
+from perfdojo_sdk.graph.operators import movement as m
+from perfdojo_sdk.graph.operators import reductions as r
 from perfdojo_sdk.graph.operators.combinations import Taps, along
 from perfdojo_sdk.graph.refusals import Reason, Refused
+from perfdojo_sdk.graph.writer import Writer, is_float, levels
 
 
 def _batched(c: Call, x: Value, rank: int) -> tuple[Value, bool]:
@@ -95,11 +102,9 @@ def _in_plane(c: Call, places: Value, size: int) -> Value:
 
 def _average_pool(rank: int) -> Row:
     def row(c: Call) -> Value:
-        if c.has("divisor_override"):
-            raise Refused(Reason.CHOICE, "an average with a divisor of its own")
         x, alone = _batched(c, c["self"], rank)
-        padded = bool(c.whole("count_include_pad", 1))
-        return _unbatched(c, pooling.average_pool(c.b, x, _axes(c, x, rank), padded), alone)
+        padded, divisor = bool(c.whole("count_include_pad", 1)), c.whole("divisor_override", 0)
+        return _unbatched(c, pooling.average_pool(c.b, x, _axes(c, x, rank), padded, divisor), alone)
 
     return row
 
@@ -127,7 +132,8 @@ def _adaptive(rank: int, largest: bool) -> Row:
             found = [v and _unbatched(c, v, alone) for v in found]
             return found if wanted else [found[0], None]
         if largest:
-            raise Refused(Reason.CHOICE, f"{c.op} of {x.text} to {sizes}: windows of several sizes")
+            made = _largest_of_uneven(c, x, sizes, wanted)
+            return [v and _unbatched(c, v, alone) for v in made]
         for n, count in enumerate(sizes):
             size = x.shape[2 + n]
             rows = [_window(i * size // count, -(-(i + 1) * size // count)) for i in range(count)]
@@ -135,6 +141,47 @@ def _adaptive(rank: int, largest: bool) -> Row:
         return [_unbatched(c, x, alone)]
 
     return row
+
+
+def _largest_of_uneven(c: Call, x: Value, sizes: Sequence[int], wanted: bool) -> list[Value | None]:
+    """The largest elements of windows of several sizes, whose last place counts more than once in shorter
+    ones; and their places in the channel: the first of equal ones, and of NaN the last, as in PyTorch."""
+    image, rank = x.shape[2:], len(sizes)
+    taps: list[np.ndarray[Any, Any]] = []
+    for size, count in zip(image, sizes, strict=True):
+        starts = np.array([i * size // count for i in range(count)])
+        ends = np.array([-(-(i + 1) * size // count) for i in range(count)])
+        steps = np.arange(int((ends - starts).max()))
+        taps.append(np.minimum(starts[:, None] + steps, ends[:, None] - 1))
+    if not wanted:
+        for n, places in enumerate(taps):
+            found = g.gather(c.b, x, c.b.constant(places), 2 + n, negative=False)
+            x = r.reduce(c.b, "adaptive_max", found, (3 + n,), False, "max=")
+        return [x, None]
+    for n, places in enumerate(taps):
+        x = g.gather(c.b, x, c.b.constant(places), 2 + 2 * n, negative=False)
+    order = [0, 1, *range(2, 2 + 2 * rank, 2), *range(3, 3 + 2 * rank, 2)]
+    turned = m.transpose(c.b, x, order)
+    windows_ = c.b.view(turned, (*turned.shape[: 2 + rank], prod(turned.shape[2 + rank :])))
+    flat = np.zeros((1,) * (2 * rank), np.int64)
+    for n, places in enumerate(taps):
+        shape = [1] * (2 * rank)
+        shape[n], shape[rank + n] = places.shape
+        flat = flat * image[n] + places.reshape(shape)
+    table = c.b.constant(flat.reshape(*sizes, windows_.shape[-1]))
+    top = r.reduce(c.b, "adaptive_max", windows_, (2 + rank,), False, "max=")
+    first, last = (r.arg_extremum(c.b, windows_, 2 + rank, False, True, late) for late in (False, True))
+    tap = first
+    if is_float(top.dtype):
+        k, names = Writer(c.b, "tap"), levels(2 + rank)
+        t, p, q, y = k.read(top), k.read(first), k.read(last), k.write(top.shape, "i64")
+        k.nest(top.shape, f"{y(names)} = select({t.load(names)} != {t.load(names)}, {q(names)}, {p(names)})")
+        [tap] = k.done()
+    k, names = Writer(c.b, "place_in_channel"), levels(2 + rank)
+    p, z, y = k.read(tap), k.read(table), k.write(top.shape, "i64")
+    place = z([*names[2:], f"clamp({p(names)}, 0, {windows_.shape[-1] - 1})"])
+    k.nest(top.shape, f"{y(names)} = {place}")
+    return [top, k.done()[0]]
 
 
 def _window(first: int, last: int) -> Taps:
