@@ -564,6 +564,14 @@ def test_move_text_that_is_not_even_shown(text: str) -> None:
     assert raised.value.code == "PD-C002" and raised.value.place is None
 
 
+@pytest.mark.parametrize("number", ["2147483648", "-99999999999", "9" * 900])
+def test_a_number_of_a_move_has_a_range(number: str) -> None:
+    with pytest.raises(MoveError) as raised:
+        parse_move(f"split_scope(s0, factor={number})", RULES)
+    assert raised.value.code == "PD-C002" and "2147483647" in raised.value.hint
+    assert len(raised.value.what) < 100
+
+
 @given(st.text(max_size=60) | st.from_regex(r"\A[a-z_]{1,12}\([a-z0-9.]*(, ?[a-z]*=[^\n]*)*\)?\Z"))
 def test_any_text_is_a_move_or_an_error(text: str) -> None:
     try:

@@ -217,7 +217,7 @@ class Transformation(ABC):
         missing = [name for name in wanted if name not in given]
         unknown = [name for name in given if name not in wanted]
         if missing or unknown:
-            said = [f"{name} is missing" for name in missing]
+            said = [f"{p.name} is missing ({p.doc})" for p in self.parameters if p.name in missing]
             return ", ".join(said + [f"there is no {name}" for name in unknown])
         wrong = (n for n, kind in wanted.items() if type(given[n]) is not kind)
         name = next(wrong, "")
