@@ -24,6 +24,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.store.records import LegResult, Verification
 
 Cli = Callable[..., Outcome]
@@ -344,6 +345,24 @@ def test_lists(cli: Cli) -> None:
     assert not any(re.search(r"\{[a-z]", reason) for reason in reasons)
     (target,) = cli("targets", "--json").data["targets"]
     assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
+    assert target["how"] == ""
+
+
+def test_targets_tell_measurements_from_imitations(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = cli("targets", plugins="toy").out
+    assert "yes, measured" in table and "emulator" not in table
+    for word, means in (("emulated", "a model estimates the times"), ("simulated", "results and times")):
+        monkeypatch.setattr(NativeRunner, "imitation", word, raising=False)
+        (target,) = cli("targets", "--json", plugins="toy").data["targets"]
+        assert target["usable"] and target["how"] == word
+        table = cli("targets", plugins="toy").out
+        assert f"yes, {word}" in table and means in table
+
+
+def test_a_runner_that_answers_nonsense_stops_no_list(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NativeRunner, "imitation", 5, raising=False)
+    (target,) = cli("targets", "--json", plugins="toy").data["targets"]
+    assert target["usable"] and target["how"] == ""
 
 
 # -- building, with the toy target ------------------------------------------------------------------

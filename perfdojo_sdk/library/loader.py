@@ -345,7 +345,8 @@ class Operator:
         why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
         hint = "convert or reshape your arrays to one of these"
         if entry.sizes:  # it is an operator of the SDK or of a plugin, which has any sizes
-            hint += f", or build a kernel for yours: perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
+            command = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
+            hint += f", or build a kernel for yours: {command}"
         else:
             hint += f", or declare your sizes and dtypes in the program of {entry.name}, and build it again"
         if order := self._fitting_order(key):
