@@ -34,9 +34,9 @@ from perfdojo_sdk.hookspecs.abilities import (
     ABILITIES,
     GeneratesAsFor,
     GivesRequirements,
+    Imitation,
     KnowsConstants,
     Wrapper,
-    Imitation,
 )
 from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import (
