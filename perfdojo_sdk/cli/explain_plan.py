@@ -360,7 +360,7 @@ def _text(
 
 
 def in_words(items: Sequence[str]) -> str:
-    """``1``, ``1 and 2``, ``1, 2 and 3``."""
+    """The items in one sentence: ``1``, ``1 and 2``, ``1, 2 and 3``."""
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
@@ -388,7 +388,7 @@ def _is_used(word: str, text: str) -> bool:
 
 
 def _by_group(found: Sequence[Grouped]) -> dict[str, list[str]]:
-    """What an instruction does, in words -> the scopes where it does."""
+    """The work of an instruction, in words -> the scopes where it does that."""
     places: dict[str, list[str]] = {}
     for each in found:
         group = each.group
@@ -399,7 +399,7 @@ def _by_group(found: Sequence[Grouped]) -> dict[str, list[str]]:
 
 
 def _shared(share: Share) -> str:
-    """How threads share one node at the root of a game's program."""
+    """The way in which threads share one node at the root of a game's program."""
     if not share.place:
         return f"{share.root}: one of them does it, and the others wait"
     busy = f"{100 * share.balance:.0f} % of their time is work"
