@@ -24,6 +24,7 @@ from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.hookspecs.types import Failure
+from perfdojo_sdk.measure.native_runner import NativeRunner
 from perfdojo_sdk.store.records import LegResult, Verification
 
 Cli = Callable[..., Outcome]
@@ -344,6 +345,24 @@ def test_lists(cli: Cli) -> None:
     assert not any(re.search(r"\{[a-z]", reason) for reason in reasons)
     (target,) = cli("targets", "--json").data["targets"]
     assert (target["name"], target["usable"], target["try"]) == ("paper", False, "imagine it")
+    assert target["how"] == ""
+
+
+def test_targets_tell_measurements_from_imitations(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = cli("targets", plugins="toy").out
+    assert "yes, measured" in table and "emulator" not in table
+    for word, means in (("emulated", "a model estimates the times"), ("simulated", "results and times")):
+        monkeypatch.setattr(NativeRunner, "imitation", word, raising=False)
+        (target,) = cli("targets", "--json", plugins="toy").data["targets"]
+        assert target["usable"] and target["how"] == word
+        table = cli("targets", plugins="toy").out
+        assert f"yes, {word}" in table and means in table
+
+
+def test_a_runner_that_answers_nonsense_stops_no_list(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NativeRunner, "imitation", 5, raising=False)
+    (target,) = cli("targets", "--json", plugins="toy").data["targets"]
+    assert target["usable"] and target["how"] == ""
 
 
 # -- building, with the toy target ------------------------------------------------------------------
@@ -562,6 +581,14 @@ def test_move_text_that_is_not_even_shown(text: str) -> None:
     with pytest.raises(MoveError) as raised:
         parse_move(text, RULES)
     assert raised.value.code == "PD-C002" and raised.value.place is None
+
+
+@pytest.mark.parametrize("number", ["2147483648", "-99999999999", "9" * 900])
+def test_a_number_of_a_move_has_a_range(number: str) -> None:
+    with pytest.raises(MoveError) as raised:
+        parse_move(f"split_scope(s0, factor={number})", RULES)
+    assert raised.value.code == "PD-C002" and "2147483647" in raised.value.hint
+    assert len(raised.value.what) < 100
 
 
 @given(st.text(max_size=60) | st.from_regex(r"\A[a-z_]{1,12}\([a-z0-9.]*(, ?[a-z]*=[^\n]*)*\)?\Z"))

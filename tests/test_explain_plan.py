@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from command_line import Outcome
 
+from perfdojo_sdk.cli.explain_plan import KINDS, WAYS, WORDS
+from perfdojo_sdk.game import read_saved
+from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, ability
 from perfdojo_sdk.plugins import load_plugins
 from tests.test_planner import PADDED
 
@@ -33,6 +37,106 @@ def test_explain_plan_prints_decisions_with_reasons(cli: Cli, tmp_path: Any) -> 
 def test_a_target_whose_expert_does_not_tell(cli: Cli) -> None:
     outcome = cli("explain-plan", "softmax[8,16]", "--target", "paper")
     assert outcome.code == 3 and "PD-G016" in outcome.err
+
+
+BYTES = """kernel bytes(x, w) -> y
+x u8 [64,64] heap
+w i8 [64,64] heap
+y i32 [64,64] heap
+
+64 64
+| y[{0},{1}] = 0
+| 64 y[{0},{1}] += i32(x[{0},{2}]) * i32(w[{2},{1}])
+"""
+
+
+def target_with_groups(factors: tuple[str, str]) -> tuple[str, str]:
+    """A target whose expert explains its plans and that adds up such products, and its instruction for it."""
+    plugins = load_plugins()
+    for target in plugins.targets.values():
+        if ability(plugins.heuristic_pass(target), ExplainsPlans) is None:
+            continue
+        for suffix in target.dialect.suffixes.values():
+            for group in suffix.groups:
+                if group.factors == factors and group.instruction:
+                    return target.name, group.instruction
+    pytest.skip("needs a target that adds up such groups")
+
+
+def test_the_instruction_of_a_group_is_the_one_that_the_target_declares(cli: Cli, tmp_path: Path) -> None:
+    target, instruction = target_with_groups(("u8", "i8"))
+    (tmp_path / "bytes.dojo").write_text(BYTES)
+    outcome = cli("explain-plan", "bytes.dojo", "--target", target, plugins=target)
+    assert outcome.code == 0, outcome.err
+    assert "adds up" in outcome.out and "of u8 and i8 at a time" in outcome.out
+    groups = cli("explain-plan", "bytes.dojo", "--target", target, "--json", plugins=target).data["groups"]
+    used = {each["instruction"] for game in groups for each in game}
+    assert instruction in used and all(f"{name} adds up" in outcome.out for name in used)
+    assert {each["total"] for game in groups for each in game} == {"i32"}
+    floats = cli("explain-plan", "softmax[8,16]", "--target", target, plugins=target).out
+    assert "adds up" not in floats
+
+
+def test_every_shipped_group_names_its_instruction() -> None:
+    for target in load_plugins().targets.values():
+        for suffix in target.capabilities.extra_suffixes.values():
+            assert all(group.instruction for group in suffix.groups), target.name
+
+
+def test_the_expert_s_game_is_saved_to_be_played_on(cli: Cli, tmp_path: Path) -> None:
+    target, _ = target_with_groups(("u8", "i8"))
+    (tmp_path / "bytes.dojo").write_text(BYTES)
+    words = ("explain-plan", "bytes.dojo", "--target", target)
+    planned = cli(*words, "--output", "one.json", "--json", plugins=target)
+    assert planned.code == 0 and "saved as one.json" in planned.err
+    assert cli(*words, "-o", "two.json", "--game", "2", plugins=target).code == 0
+    for number, name in enumerate(("one.json", "two.json")):
+        replayed = cli("replay", name, "--json", plugins=target)
+        assert replayed.code == 0, replayed.err
+        saved = read_saved(tmp_path / name)
+        assert saved.target == target
+        assert [move.move().text for move in saved.trace.moves] == planned.data["games"][number]
+    undone = cli("undo", "one.json", "1", plugins=target)
+    assert undone.code == 0, undone.err
+
+
+def test_a_plan_goes_on_from_the_moves_of_a_game(cli: Cli, tmp_path: Path) -> None:
+    target, _ = target_with_groups(("u8", "i8"))
+    (tmp_path / "bytes.dojo").write_text(BYTES)
+    begun = cli(
+        "apply", "bytes.dojo", "--target", target, "fission_scope(s2)", "-o", "begun.json", plugins=target
+    )
+    assert begun.code == 0, begun.err
+    planned = cli("explain-plan", "begun.json", "-o", "whole.json", "--json", plugins=target)
+    assert planned.code == 0, planned.err
+    moves = [move.move().text for move in read_saved(tmp_path / "whole.json").trace.moves]
+    assert moves == ["fission_scope(s2)", *planned.data["games"][0]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--game", "99", "-o", "x.json"), "--game 99: the expert plays"),
+        (("--game", "2"), "--game needs --output"),
+    ],
+)
+def test_a_game_that_cannot_be_saved(cli: Cli, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+    target, _ = target_with_groups(("u8", "i8"))
+    (tmp_path / "bytes.dojo").write_text(BYTES)
+    refused = cli("explain-plan", "bytes.dojo", "--target", target, *words, plugins=target)
+    assert refused.code == 2 and said in " ".join(refused.err.split()) and not (tmp_path / "x.json").exists()
+
+
+def test_the_words_of_a_table_are_explained_below_it_and_no_others(cli: Cli, tmp_path: Path) -> None:
+    target, _ = target_with_groups(("u8", "i8"))
+    (tmp_path / "bytes.dojo").write_text(BYTES)
+    product = cli("explain-plan", "bytes.dojo", "--target", target, plugins=target).out
+    assert f"  contraction: {WAYS['contraction']}" in product and f"  tiles: {WORDS['tiles']}" in product
+    rows = cli("explain-plan", "softmax[8,16]", "--target", target, plugins=target).out
+    assert f"  rows: {WAYS['rows']}" in rows and f"  reduction: {KINDS['reduction']}" in rows
+    for text in (product, rows):
+        assert "window:" not in text and "uses of an element" not in text and "least us" not in text
+        assert "threads:" not in text, "nothing is shared by one thread"
 
 
 PRODUCT = """kernel product(x, w) -> y

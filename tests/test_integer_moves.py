@@ -144,3 +144,42 @@ def test_what_any_offered_move_makes_is_well_formed_and_reads_back(seed: int) ->
             if seed % 3 and rng.random() < 0.1:
                 exact = verify_exact(step.before, step.after, step.legal.laws, DIALECT, models=1)
                 assert exact.ok, f"{step.move.text}: {exact.problem}\n{before}"
+
+
+# -- the order of sums -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", INTEGER_DTYPES)
+@pytest.mark.parametrize(("operation", "sign"), SIGNS)
+def test_no_order_changes_an_integer(dtype: str, operation: str, sign: str) -> None:
+    start = rows(dtype, "1", f"{sign} x[{{0}},{{1}}]")
+    for played in ("split_reduction(s1, lane=s1)", "annotate_scope(s1, suffix=v)"):
+        found = RULES.attempt(start, move(played))
+        if isinstance(found, Rejection):
+            assert played.startswith("annotate"), found.why
+            continue
+        assert found.legal.kind is Kind.EXACT and not found.legal.laws
+        sound(Trace(start, (found,)))
+
+
+def ordered_by(dtype: str, term: str, more: str = "") -> Kind:
+    """The kind of a move that adds up terms in another order."""
+    head = f"x i32 [4,8] heap\nf f32 [4,8] heap\ny {dtype} [8] heap\nz f32 [1] heap\n"
+    text = f"{head}8 y[{{0}}] = 0\n8 4 y[{{0}}] += {term}\n{more}"
+    step = RULES.step(program(text), move("split_reduction(s2, lane=s2)"))
+    sound(Trace(step.before, (step,)))
+    return step.legal.kind
+
+
+def test_what_is_added_up_decides_and_not_what_it_is_made_of() -> None:
+    assert ordered_by("i32", "x[{1},{0}]") is Kind.EXACT
+    assert ordered_by("i32", "i32(f[{1},{0}])") is Kind.EXACT, "each term is converted by itself"
+    assert ordered_by("i32", "max(min(x[{1},{0}], 127), -128)") is Kind.EXACT, "each term saturates by itself"
+    assert ordered_by("f32", "f32(x[{1},{0}])") is Kind.REASSOCIATES, "the sum is one of floats"
+    assert ordered_by("f32", "f[{1},{0}]") is Kind.REASSOCIATES
+
+
+def test_integers_beside_sums_of_floats_are_declared_with_them() -> None:
+    """The dependence leg follows all accumulations of a program in order, or none."""
+    assert ordered_by("i32", "x[{1},{0}]", "z[0] = 0\n8 z[0] += f[0,{0}]\n") is Kind.REASSOCIATES
+    assert ordered_by("i32", "x[{1},{0}]", "z[0] = f[0,0] + 1.5\n") is Kind.EXACT

@@ -267,3 +267,76 @@ def test_luck_in_a_search_does_not_throw_out_what_the_expert_plays(
     assert len(lucky.won) > FINALISTS, "too little luck to show anything"
     experts = [m.transformation for m in found.moves] == ["annotate_scope"]
     assert experts == kept, "the expert's one move, or what a search found"
+
+
+class Known(Paper):
+    """A clock that knows how long each program takes, and has one time for all others."""
+
+    def __init__(self, known: Mapping[str, float], others: float) -> None:
+        super().__init__()
+        self.known, self.others = {text.encode(): seconds for text, seconds in known.items()}, others
+
+    def run(self, artifact: Artifact, request: RunRequest) -> Any:
+        seconds = (self.known.get(artifact.content, self.others),) * 20 if request.repeats else ()
+        return replace(super().run(artifact, request), seconds=seconds, provenance="measured", details={})
+
+    def time_interleaved(self, artifacts: Sequence[Artifact], request: RunRequest) -> list[Any]:
+        return [self.run(artifact, request) for artifact in artifacts]
+
+
+SPLITS = ("s0, factor=2", "s1, factor=2", "s1, factor=4", "s3, factor=2")
+
+
+@pytest.mark.parametrize(
+    ("others", "moves", "said"),
+    [
+        (1.02e-3, 1, "a game that the search began with is kept: in turns, none that it found is faster"),
+        (
+            0.5e-3,
+            None,
+            "a game that the search found is kept: in turns, 2.00 times as fast as where it began",
+        ),
+    ],
+    ids=["the first", "the best"],
+)
+def test_a_search_ends_on_the_faster_of_where_it_began_and_what_it_found(
+    paper: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: float, moves: int | None, said: str
+) -> None:
+    """The budget is too small for all of the expert's games, of which the last is the fastest."""
+    monkeypatch.setattr(verification, "quick", verification.verify)
+    plugins = paper.plugins()
+    target = plugins.target("paper")
+    [kernel] = select("softmax[4,8]", plugins.operators, target.dialect)
+    rules = plugins.rules(target)
+
+    def split(words: str) -> Trace:
+        place, factor = words.split(", factor=")
+        return Trace(kernel.program).play(rules, Move.of("split_scope", place, factor=int(factor)))
+
+    slow = [split(words) for words in SPLITS]
+    [fast] = parallel_pass(kernel.program, rules, target)
+    games = (*slow, fast)
+    known = {
+        kernel.program.text: 2e-3,
+        **{game.program.text: 1.9e-3 for game in slow},
+        fast.program.text: 1e-3,
+    }
+    clock = Known(known, others)
+    clock.expert = lambda root, rules, target: games
+    evaluations = 3 if moves else 40
+    settings = replace(QUICK, search="evolution", evaluations=evaluations, budget_s=1.0)
+    found = entry(build(clock, tmp_path, "softmax[4,8]", settings))
+    assert said in found.notes
+    if moves:
+        assert [m.transformation for m in found.moves] == ["annotate_scope"]
+    assert found.timing.final.median_s == min(others, 1e-3)
+
+
+def test_what_a_search_began_with_stays_in_front_of_what_is_as_fast() -> None:
+    tiled = GAME.play(RULES, Move.of("split_scope", "s0", factor=2))
+    began = replace(
+        taking(0.99, 1.0, 1.01), trace=tiled.play(RULES, Move.of("swap_scopes", "s0.o")), began=True
+    )
+    plainer = replace(taking(1.0, 1.0, 1.0), trace=tiled)
+    assert sorted([plainer, began], key=plainness) == [began, plainer]
+    assert first_unbeaten(sorted([plainer, began], key=plainness)) is began

@@ -227,13 +227,13 @@ def test_the_round_with_the_median_ratio_counts(monkeypatch: pytest.MonkeyPatch)
     """Two of five rounds are disturbed, each on another side."""
     kernels = [Kernel(p.name, p.name, p) for p in layers(1).programs[:2]]
     context: Any = SimpleNamespace(runner=None)
-    sides = [turns.Side(context, [k], Counter({k.program.text: 3})) for k in kernels]
+    sides = [turns.Side(context, [k], Counter({k.program.text: 3}), {}) for k in kernels]
     times = iter([1.0, 2.0, 50.0, 2.0, 1.1, 2.1, 1.0, 90.0, 1.2, 2.5])
     monkeypatch.setattr(turns, "_artifact", lambda *given: object())
     monkeypatch.setattr(turns, "_request", lambda *given: None)
     found = [SimpleNamespace(median=time) for time in times]
     monkeypatch.setattr(turns, "timed", lambda *given: found.pop(0))
-    assert turns.in_turns(sides[0], sides[1], {}) == pytest.approx((3.0, 6.0))
+    assert turns.in_turns(sides[0], sides[1]) == pytest.approx((3.0, 6.0))
 
 
 def test_results_of_turns_are_kept(tmp_path: Path) -> None:
@@ -304,3 +304,31 @@ def test_the_command_measures_other_groupings_and_says_so(
     assert "verifying" not in again.err, "the second one goes on from the records"
     y = perfdojo_sdk.load_model(network / "built")(np.ones((3, 6), np.float32))
     assert np.array_equal(y, np.full((3, 4), 6, np.float32))
+
+
+def test_a_kernel_keeps_its_program_unless_a_search_finds_a_faster_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Programs from before a search and from after it race in turns, wherever their code differs."""
+
+    def record(code: str, seconds: float, provenance: str = "measured") -> Any:
+        call = SimpleNamespace(median_s=seconds, provenance=provenance)
+        return SimpleNamespace(source_sha256=code, call=call)
+
+    raced = {"faster": (2.0, 1.0), "level": (1.0, 1.0), "slower": (1.0, 2.0), "untimed": None}
+    before: Any = {name: record("first", 2.0) for name in (*raced, "same", "alone")}
+    after: Any = {name: record("second", 1.0) for name in raced}
+    after |= {"same": record("first", 9.0), "alone": None}
+    before["simulated"], after["simulated"] = (
+        record("first", 1.0, "simulated"),
+        record("second", 3.0, "simulated"),
+    )
+    before["mixed"], after["mixed"] = record("first", 1.0), record("second", 3.0, "estimated")
+    kernels = [SimpleNamespace(name=f"k_{n}", program=SimpleNamespace(text=n)) for n in before]
+    monkeypatch.setattr(optimise, "kernels_of", lambda graph: kernels)
+    monkeypatch.setattr(optimise._Site, "_side", lambda self, laid, calls, records: next(iter(calls)))
+    monkeypatch.setattr(optimise._Site, "_race", lambda self, one, other: raced[one])
+    nothing: Any = SimpleNamespace(graph=None)
+    site = optimise._Site(nothing, nothing, Path(), nothing, None, None, None)
+    # By its records, "untimed" is faster than before; other provenances are not compared.
+    assert site.beaten(nothing, before, after) == {"k_level", "k_slower", "k_simulated"}

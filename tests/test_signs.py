@@ -13,7 +13,7 @@ from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FACTOR
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.relation import Instance, Relation, Remainder
-from perfdojo_sdk.core.transformation import Kind, Step, Trace
+from perfdojo_sdk.core.transformation import Kind, Move, Rejection, Step, Trace
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
 from perfdojo_sdk.verify.dependence import verify_dependence, verify_dependence_trace
@@ -241,3 +241,29 @@ def test_random_places(name: str) -> None:
         if found >= 12:
             return
     assert found >= 12
+
+
+@pytest.mark.parametrize(
+    ("text", "played", "code", "said"),
+    [
+        (BYTES, "factor=0, by=0", "PD-T682", "0 changes nothing"),
+        (
+            BYTES,
+            "factor=0, by=0",
+            "PD-T682",
+            "from -2147483647 to 2147483647; 128 gives the factor's numbers",
+        ),
+        (BYTES, f"factor=0, by={1 << 31}", "PD-T682", "i32 holds numbers from -2147483648 to 2147483647"),
+        (BYTES, "factor=2, by=128", "PD-T681", "has no factor 2"),
+        (BYTES, "factor=2, by=128", "PD-T681", "0 is i32(a[{0},{2}]), 1 is i32(b[{2},{1}])"),
+        (BYTES.replace("+=", "max="), "factor=0, by=128", "PD-T681", "adds no product of two integers"),
+        (BYTES.replace("i32", "u32"), "factor=0, by=128", "PD-T682", "none, as u32 has no sign"),
+    ],
+)
+def test_a_number_that_cannot_be_added_is_answered_with_those_that_can(
+    text: str, played: str, code: str, said: str
+) -> None:
+    given = dict(word.split("=") for word in played.split(", "))
+    asked = Move.of("shift_factor", "c1", factor=int(given["factor"]), by=int(given["by"]))
+    found = RULES.attempt(program(text), asked)
+    assert isinstance(found, Rejection) and found.code == code and said in f"{found.why} {found.hint}"

@@ -237,12 +237,34 @@ def test_noise_is_refused_not_crashed_on(noise: str) -> None:
         ("y[{0}] = x[{0}] if x[{0}] > 0", "a condition after `if` is about iterators, not x", "select("),
         ("y[{0}] = x[{0}] if {0} == 1", "expected a comparison", "{0} >= 1 and {0} <= 1"),
         ("y[{0}] = x[{0}]**2", "expected an array, found '*'", "pow(x, y)"),
+        ("y[{0}] = +x[{0}]", "expected an array, found '+'", "no sign"),
+        ("y[{0}] = -infinity", "undeclared array 'infinity'", "-inf"),
+        ("y[{0}] = max(x[{0}], -INFINITY)", "undeclared array 'INFINITY'", "-inf"),
+        ("y[{0}] = INF", "undeclared array 'INF'", "written inf"),
+        ("y[{0}] = -math.inf", "unexpected character '.'", "written inf"),
+        ("y[{0}] = x[{0}].y", "unexpected character '.'", ""),
+        ("y[{0}] = -∞", "unexpected character '∞'", "-inf"),
+        ("y[{0}] = NaN", "undeclared array 'NaN'", "inf - inf"),
+        ("y[{0}] = -FLT_MAX", "undeclared array 'FLT_MAX'", "3.4028235e38"),
     ],
 )
 def test_a_slip_has_a_hint(text: str, what: str, hint: str) -> None:
     with pytest.raises(ProgramError) as raised:
         parse(f"kernel k(x) -> y\nx f32 [4] heap\ny f32 [4] heap\n\n4 {text}\n")
     assert what in raised.value.what and hint in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "end"), [("i32", "-inf", "-2147483648"), ("u8", "inf", "255"), ("i8", "inf", "127")]
+)
+def test_integers_have_an_end_instead_of_infinity(dtype: str, value: str, end: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"kernel k(x) -> y\nx {dtype} [4] heap\ny {dtype} [4] heap\n\n4 y[{{0}}] = {value}\n")
+    assert raised.value.code == "PD-P010" and raised.value.hint.endswith(f"value of {dtype} is {end}")
+
+
+def test_an_array_may_be_called_infinity() -> None:
+    parse("kernel k(infinity) -> y\ninfinity f32 [4] heap\ny f32 [4] heap\n\n4 y[{0}] = infinity[{0}]\n")
 
 
 @pytest.mark.parametrize(("declared", "hint"), [("x f32 [4]", "heap"), ("x f32 [n] heap", "fixed sizes")])

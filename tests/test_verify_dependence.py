@@ -417,6 +417,17 @@ def test_damaged_partial_sums(old: str, new: str, word: str) -> None:
     assert refuted(check(SUM, damaged, *ORIGINS, kind=Kind.REASSOCIATES), word)
 
 
+def test_integers_are_split_exactly() -> None:
+    """They wrap, so the kind of the move may be exact; what loses or doubles a term is refuted as ever."""
+    for dtype in ("i32", "u8"):
+        start = kernel(TWO.replace("f32", dtype), "8\n| y[{0}] = 0\n| 16 y[{0}] += x[{0},{1}]")
+        head = PARTIAL.replace("f32", dtype)
+        assert proved(check(start, kernel(head, SPLIT), *ORIGINS))
+        for new in ("3 y[{0}] += p[{0},{1}]", "2 4 y[{0}] += p[{0},{2}]", "4 y[{0}] += p[{0},0]"):
+            damaged = SPLIT.replace("4 y[{0}] += p[{0},{1}]", new, 1)
+            assert refuted(check(start, kernel(head, damaged), *ORIGINS), "")
+
+
 SCANNED = "x f32 [32] heap\nt f32 [1] heap\ny f32 [32] heap"
 SCAN = kernel(SCANNED, "t[0] = 0\n4 8\n| t[0] += x[{0}*8+{1}]\n| y[{0}*8+{1}] = t[0]")
 BLOCKS = """

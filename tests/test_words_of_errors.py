@@ -63,7 +63,7 @@ def test_the_folder_of_a_model_is_told_from_others(cli: Cli, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("move", "why"),
     [
-        (Move("split_scope", "s0"), "factor is missing"),
+        (Move("split_scope", "s0"), "factor is missing (iterations of the inner scope)"),
         (Move("split_scope", "s0", (("factor", 2), ("size", 2))), "there is no size"),
         (Move("split_scope", "s0", (("factor", "2"),)), "factor is '2'"),
         (Move("set_location", "t", (("location", "moon"),)), "no such place for buffers"),

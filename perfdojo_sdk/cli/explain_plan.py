@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,12 +12,14 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
-from perfdojo_sdk.cli.sources import TargetOption, choose_target, open_game, plugins_for
+from perfdojo_sdk.cli.sources import OutputOption, TargetOption, choose_target, open_game, plugins_for, save
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
 from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
+    from perfdojo_sdk.core.dialect import Dialect, Group
     from perfdojo_sdk.core.program import Program
     from perfdojo_sdk.experts.balance import Share
     from perfdojo_sdk.graph.graph import Graph
@@ -61,14 +64,19 @@ def command(
             " it alone is then done once. May be repeated. Known for kernels of a model.",
         ),
     ] = None,
+    output: OutputOption = None,
+    number: Annotated[
+        int, typer.Option("--game", min=1, metavar="N", help="Save this one of the expert's games.")
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Print what the target's expert decides for a kernel and why, and how threads share its first game.
 
     For a model: for each array between two kernels, whether they become one, why, the bytes that are not
     moved then, and their time; with --kernel, the plan of one of its kernels. Nothing is compiled or run.
-    Numbers are estimated from the target's figures. The exit code is 3 when the target's expert does not
-    tell.
+    Numbers are estimated from the target's figures. With --output, the expert's game is saved, to be
+    replayed, changed and continued; a build times all of its games, of which --game N saves another than the
+    first, the likeliest. The exit code is 3 when the target's expert does not tell.
     """
     if not is_model(source):
         asked = _of_source(source, target, given, kernel, constant or [])
@@ -77,11 +85,15 @@ def command(
     elif kernel is not None:
         asked = _of_model(source, target, given or [], kernel)
     else:
+        if output is not None:
+            raise typer.BadParameter(
+                f"--output saves a game of one kernel; {source} is a model: add --kernel NAME"
+            )
         rows, kernels = _edges(source, target, given or [])
         data = {"model": source, "edges": [asdict(row) for row in rows], "kernels": kernels}
         emit(_edges_text(source, rows, kernels), data, as_json)
         return
-    _explain(asked, threads, as_json)
+    _explain(asked, threads, output, number, as_json)
 
 
 @dataclass(frozen=True)
@@ -90,8 +102,13 @@ class _Asked:
 
     plugins: Plugins
     target: Target
-    program: Program
+    played: Trace
+    """The moves so far; the plan goes on from there."""
     constants: tuple[str, ...]
+
+    @property
+    def program(self) -> Program:
+        return self.played.program
 
 
 def _of_source(
@@ -114,7 +131,7 @@ def _of_source(
         if name not in takes:
             raise _no_constant(program, name, takes)
     known = constants_of_file(plugins, Path(source), program) if Path(source).is_file() else ()
-    return _Asked(plugins, game.target, program, tuple(dict.fromkeys([*known, *constants])))
+    return _Asked(plugins, game.target, game.trace, tuple(dict.fromkeys([*known, *constants])))
 
 
 def _no_constant(program: Program, name: str, takes: list[str]) -> DojoError:
@@ -144,11 +161,11 @@ def _of_model(source: str, target: str, given: Sequence[str], name: str) -> _Ask
         chosen = choose_target(plugins, target)
         graphs = [prepared(plugins, chosen, graph, fuse=True, freeze=False)[0] for graph in graphs]
         found = kernel_of_graphs(plugins, chosen, graphs, name)
-    return _Asked(plugins, chosen, found.program, found.constants)
+    return _Asked(plugins, chosen, Trace(found.program), found.constants)
 
 
-def _explain(asked: _Asked, threads: int, as_json: bool) -> None:
-    """Print the plan of a kernel."""
+def _explain(asked: _Asked, threads: int, output: Path | None, number: int, as_json: bool) -> None:
+    """Print the plan of a kernel, and save one of its games."""
     from perfdojo_sdk.experts.balance import shares
     from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, KnowsConstants, ability
 
@@ -163,13 +180,49 @@ def _explain(asked: _Asked, threads: int, as_json: bool) -> None:
         progress(f"the expert of target {target.name} plans the same, whichever inputs are constant")
     known = target.on(asked.plugins.machine_figures(target), threads)
     plan = expert.plan(asked.program, asked.plugins.rules(target), known)
+    if output is not None or number > 1:
+        _save(asked, plan, output, number)
     shared = shares(plan.games[0].program, target.dialect, threads) if plan.games else ()
+    grouped = [list(grouped_in(game.program, target.dialect)) for game in plan.games]
     name = asked.program.name
-    data = {"constants": list(constants), **_data(name, target.name, plan, shared, threads)}
-    text = _text(name, plan, shared, threads)
+    data = {"constants": list(constants), **_data(name, target.name, plan, shared, threads, grouped)}
+    text = _text(name, plan, target.dialect, shared, threads, grouped)
     if constants:
         text += f"\nconstant from call to call: {', '.join(constants)}"
     emit(text, data, as_json)
+
+
+def _save(asked: _Asked, plan: Plan, output: Path | None, number: int) -> None:
+    """Save a game of the plan: after the moves of the game that it goes on from, if any."""
+    from perfdojo_sdk.game import Game
+
+    if number > len(plan.games):
+        raise typer.BadParameter(f"--game {number}: the expert plays {number_of(len(plan.games), 'games')}")
+    if output is None:
+        raise typer.BadParameter("--game needs --output, which says where to save it")
+    steps = (*asked.played.steps, *plan.games[number - 1].steps)
+    save(Game(asked.target, asked.plugins.rules(asked.target), Trace(asked.played.root, steps)), output)
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A scope of a game's program that one instruction adds up, with its declaration by the target."""
+
+    place: str
+    statement: str
+    group: Group
+
+
+def grouped_in(program: Program, dialect: Dialect) -> Iterator[Grouped]:
+    """The sums in groups of a program, in program order."""
+    from perfdojo_sdk.core.groups import group_of
+
+    for _, scope in program.scopes:
+        suffix = dialect.suffixes.get(scope.suffix)
+        for leaf in scope.leaves if suffix is not None and suffix.groups else ():
+            group = group_of(leaf.statement, suffix.groups if suffix else (), scope.size)
+            if group is not None:
+                yield Grouped(scope.id, leaf.statement.id, group)
 
 
 def is_model(source: str) -> bool:
@@ -245,27 +298,137 @@ def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> s
     return "\n".join(lines)
 
 
-def _text(kernel: str, plan: Plan, shared: tuple[Share, ...], threads: int) -> str:
+#: A word of the table -> its meaning in plain words; those that the table uses are printed below it. These
+#: are ways to plan, in the column of decisions.
+WAYS: Mapping[str, str] = {
+    "contraction": "a sum of products whose factors are used for many results each, such as a matrix product",
+    "rows": "loops along rows of arrays, one whole row after the other",
+    "nests": "loops that are planned one by one, each with all that it holds",
+    "stencil": "results that read the neighbours of one element",
+    "block rows": "loops of which a few rows go through all, one after the other",
+    "recurrence": "a loop whose iterations need what the one before made",
+}
+#: Kinds of statements, in the column of reasons.
+KINDS: Mapping[str, str] = {
+    "map": "a statement that makes each element by itself",
+    "reduction": "a statement that combines many elements into one, such as a sum or a maximum",
+    "window": "a sum over neighbours, such as a convolution",
+    "scan": "a statement in which each element needs the one before it",
+    "gather": "a statement that reads elements at computed positions",
+    "transpose": "a copy that changes the order of dimensions",
+}
+#: Words of any column.
+WORDS: Mapping[str, str] = {
+    "{N}": "the iterator of loop number N of the nest; {0} is the outermost",
+    "nests": "loops at the root of the program, each with all that it holds",
+    "parts": "loops that are planned together, and the way to do that",
+    "tiles": "blocks of results that stay in vector registers while their sums are computed",
+    "lanes": "the elements of a vector, which one instruction computes together",
+    "at least": "the time that no order of loops can beat, by the target's figures",
+    "most reads of one element": "how often the loops use the same element of an input, at most",
+    "iterations": "how often statements run, all loops counted",
+    "packed": "copied once, into the order in which the loops read it",
+    "second cache": "the second-level cache, which each core has for itself",
+}
+
+
+def _text(
+    kernel: str,
+    plan: Plan,
+    dialect: Dialect,
+    shared: tuple[Share, ...],
+    threads: int,
+    grouped: Sequence[Sequence[Grouped]],
+) -> str:
     rows = [
-        (d.rule, d.place, d.choice, d.reason, ", ".join(f"{k} {_figure(v)}" for k, v in d.numbers.items()))
+        (d.rule, d.place, d.choice, d.reason, ", ".join(_number(k, v) for k, v in d.numbers.items()))
         for d in plan.decisions
     ]
-    moves = ", ".join(str(len(game.steps)) for game in plan.games)
     lines = [table(("rule", "place", "decision", "why", "numbers"), rows)]
-    lines.append(
-        f"{kernel}: {number_of(len(plan.games), 'games')}" + (f", of {moves} moves" if moves else "")
-    )
-    for share in shared:
-        loop = f"{share.iterations} iterations of {share.place}" if share.place else "one thread"
-        lines.append(f"{share.root}: {loop}; of {threads} threads, {100 * share.balance:.0f} % are busy")
+    lines += [f"  {word}: {means}" for word, means in _legend(plan, rows, dialect).items()]
+    counts = in_words([str(len(game.steps)) for game in plan.games])
+    games = f"{kernel}: {number_of(len(plan.games), 'games')}" + (f", of {counts} moves" if counts else "")
+    lines.append(games + ("; a build times each of them" if len(plan.games) > 1 else ""))
+    for number, game in enumerate(grouped, 1):
+        where = f"game {number}: " if len(grouped) > 1 else ""
+        for row, places in _by_group(game).items():
+            lines.append(f"{where}{row} ({', '.join(places)})")
+    if threads > 1 and shared:
+        lines.append(f"{'the game' if len(plan.games) == 1 else 'game 1'} on {threads} threads:")
+        lines += [f"  {_shared(share)}" for share in shared]
     return "\n".join(lines)
 
 
-def _figure(value: float | str) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def in_words(items: Sequence[str]) -> str:
+    """The items in one sentence: ``1``, ``1 and 2``, ``1, 2 and 3``."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
-def _data(kernel: str, target: str, plan: Plan, shared: tuple[Share, ...], threads: int) -> dict[str, Any]:
+def _legend(plan: Plan, rows: Sequence[Sequence[str]], dialect: Dialect) -> dict[str, str]:
+    """The words of a table that a reader may not know, and what they mean. Those of a target are its own."""
+    planned = [d for d in plan.decisions if d.rule in ("whole", "parts")]
+    places = " ".join(d.choice for d in plan.decisions if d.rule == "streaming")
+    texts = (
+        (WAYS, " ".join(d.choice for d in planned)),
+        (KINDS, " ".join(d.reason for d in planned if d.rule == "parts")),
+        ({name: where.doc for name, where in dialect.locations.items()}, places),
+        (WORDS, " ".join(cell for row in rows for cell in row)),
+    )
+    found: dict[str, str] = {}
+    for words, text in texts:
+        for word, means in words.items():
+            if word not in found and _is_used(word, text):
+                found[word] = means
+    return found
+
+
+def _is_used(word: str, text: str) -> bool:
+    pattern = r"\{\d+\}" if word == "{N}" else rf"\b{re.escape(word)}\b"
+    return re.search(pattern, text) is not None
+
+
+def _by_group(found: Sequence[Grouped]) -> dict[str, list[str]]:
+    """The work of an instruction, in words -> the scopes where it does that."""
+    places: dict[str, list[str]] = {}
+    for each in found:
+        group = each.group
+        said = f"{group.instruction or 'one instruction'} adds up {group.size} products"
+        said += f" of {group.factors[0]} and {group.factors[1]} at a time in each sum of {group.total}"
+        places.setdefault(said, []).append(each.place)
+    return places
+
+
+def _shared(share: Share) -> str:
+    """The way in which threads share one node at the root of a game's program."""
+    if not share.place:
+        return f"{share.root}: one of them does it, and the others wait"
+    busy = f"{100 * share.balance:.0f} % of their time is work"
+    return f"{share.root}: they share {share.iterations:,} iterations of {share.place}; {busy}"
+
+
+#: Names of figures that are bytes without saying so.
+_SIZES = frozenset(("largest cache", "second cache"))
+
+
+def _number(name: str, value: float | str) -> str:
+    """A figure with its name, in the unit that suits it."""
+    if isinstance(value, str):
+        return f"{name} {value}"
+    if name.startswith("us "):
+        return f"{name.removeprefix('us ')} {seconds(value * 1e-6)}"
+    if name in _SIZES or re.match(r"bytes\b", name):
+        return f"{re.sub('^bytes', 'data', name)} {memory(value)}"
+    return f"{name} {value:,.0f}" if isinstance(value, int) or value >= 1000 else f"{name} {value:.4g}"
+
+
+def _data(
+    kernel: str,
+    target: str,
+    plan: Plan,
+    shared: tuple[Share, ...],
+    threads: int,
+    grouped: Sequence[Sequence[Grouped]],
+) -> dict[str, Any]:
     return {
         "name": kernel,
         "target": target,
@@ -281,6 +444,20 @@ def _data(kernel: str, target: str, plan: Plan, shared: tuple[Share, ...], threa
             for d in plan.decisions
         ],
         "games": [[step.move.text for step in game.steps] for game in plan.games],
+        "groups": [
+            [
+                {
+                    "place": each.place,
+                    "statement": each.statement,
+                    "factors": list(each.group.factors),
+                    "total": each.group.total,
+                    "size": each.group.size,
+                    "instruction": each.group.instruction,
+                }
+                for each in game
+            ]
+            for game in grouped
+        ],
         "shares": [
             {"root": s.root, "place": s.place, "iterations": s.iterations, "balance": s.balance}
             for s in shared

@@ -20,7 +20,9 @@ _PLACE = re.compile(r"\s*([A-Za-z_][\w.]*)\s*", re.ASCII)
 _KEY = re.compile(r",\s*([A-Za-z_]\w*)\s*=\s*", re.ASCII)
 #: A value runs up to the next ``, key =`` or the closing bracket, so ``order=1,0,2`` is one value.
 _VALUE = re.compile(r"([\w.:,+\- ]*?)\s*(?=\)|,\s*[A-Za-z_]\w*\s*=)", re.ASCII)
-_INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
+#: Longer ones are not even read as numbers.
+_MOST_DIGITS = 20
 
 
 def parse_move(text: str, rules: Rules) -> Move:
@@ -32,7 +34,7 @@ def parse_move(text: str, rules: Rules) -> Move:
     name, place, given = _split(text)
     transformation = rules.transformation(name)
     wanted = {p.name: p.type for p in transformation.parameters}
-    values = {key: _typed(value, wanted.get(key, str)) for key, value in given.items()}
+    values = {key: _typed(key, value, wanted.get(key, str)) for key, value in given.items()}
     return Move.of(name, place, transformation.version, **values)
 
 
@@ -65,11 +67,14 @@ def _split(text: str) -> tuple[str, str, dict[str, str]]:
 _FORM = "a move reads NAME(PLACE, KEY=VALUE, ...), for example split_scope(s0, factor=16)"
 
 
-def _typed(value: str, wanted: type[int] | type[str]) -> int | str:
+def _typed(key: str, value: str, wanted: type[int] | type[str]) -> int | str:
     """A word where an integer is wanted stays a word: the transformation refuses it with its own error."""
-    if wanted is int and _INTEGER.fullmatch(value) and abs(int(value)) <= MAX_INTEGER:
-        return int(value)
-    return value
+    if wanted is not int or not _INTEGER.fullmatch(value):
+        return value
+    if len(value) > _MOST_DIGITS or abs(int(value)) > MAX_INTEGER:
+        hint = f"whole numbers go from {-MAX_INTEGER} to {MAX_INTEGER}"
+        raise MoveError("PD-C002", f"{key}={value[:40]} is out of range", hint=hint)
+    return int(value)
 
 
 def _fail(text: str, position: int, what: str) -> NoReturn:

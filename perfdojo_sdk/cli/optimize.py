@@ -411,8 +411,13 @@ def _search(spent: Spent) -> str:
     used = f"{spent.evaluations} of {number_of(most, 'evaluations')}" if most is not None else ""
     used = used or number_of(spent.evaluations, "evaluations")
     within = f" within {limit:g} s" if limit is not None else ""
+    kept = ""
+    if spent.as_before:
+        searched, count = number_of(len(spent.searched), "kernels"), len(spent.as_before)
+        kept = f"of {searched} with a search, {count} won as before it in a race in turns, and so stay:"
+        kept += f" {', '.join(spent.as_before)}\n"
     return (
-        f"the search used {used}{within}; the kernels of a call take"
+        f"{kept}the search used {used}{within}; the kernels of a call take"
         f" {seconds(spent.after_s)}, {seconds(spent.before_s)} before it"
     )
 

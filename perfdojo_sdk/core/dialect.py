@@ -36,6 +36,8 @@ class Group:
     second to a column. None: each sum has factors of its own, or all share one."""
     adds_apart: bool = False
     """True if the sum of a group comes in a register of its own, and is added to the lane by itself."""
+    instruction: str = field(default="", compare=False)
+    """Its name for readers; empty if the target does not say it."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES
 from perfdojo_sdk.core.expression import Access
 from perfdojo_sdk.core.frozen import frozen, lazy, maker
 from perfdojo_sdk.core.names import fresh as fresh
@@ -164,6 +165,12 @@ class Program:
     def given(self) -> tuple[str, ...]:
         """The inputs that the caller passes: all but tables."""
         return tuple([name for name in self.inputs if name not in self.tables])
+
+    @lazy
+    def adds_integers_only(self) -> bool:
+        """True if every accumulation is one of integers, which keep each bit in any order."""
+        leaves = (leaf.statement for node in self.body for leaf in node.leaves)
+        return all(s.dtype in INTEGER_DTYPES for s in leaves if s.accumulate)
 
     @lazy
     def tables(self) -> Mapping[str, tuple[float | int, ...]]:

@@ -38,7 +38,7 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import CLAMP, Lookup, Range, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
-from perfdojo_sdk.core.tokens import RESERVED, Line, Token
+from perfdojo_sdk.core.tokens import INFINITE, RESERVED, Line, Token
 
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
@@ -46,6 +46,15 @@ _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
 #: Most operations one inside the other; a sum of n terms is n - 1 of them. It bounds the recursion of all
 #: functions that walk an expression.
 MAX_HEIGHT = 128
+
+#: Names that other languages have for numbers without digits, in small letters -> the way to write them.
+_SPECIAL = {
+    **dict.fromkeys(("infinity", "infty", "oo", "math_inf", "huge_val", "huge_valf"), INFINITE),
+    **dict.fromkeys(("inf", "inff"), INFINITE),  # in capitals
+    **dict.fromkeys(("nan", "nanf"), "NaN has no name; write inf - inf"),
+    "flt_max": "write inf, or the number itself: 3.4028235e38",
+    "dbl_max": "write inf, or the number itself: 1.7976931348623157e308",
+}
 
 _NO_TABLES: Mapping[str, Range] = {}
 
@@ -129,6 +138,8 @@ class StatementParser:
             what, hint = f"undeclared array {name!r}", closest(name, list(self.dtype_of))
             if line.at("("):
                 what, hint = f"unknown function {name!r}", closest(name, [*OPERATIONS, *DTYPES])
+            if name.lower() in _SPECIAL:
+                hint = _SPECIAL[name.lower()]
             if name == CLAMP:
                 hint = "of a value write max(min(x, high), low); clamp stands in subscripts"
             line.fail("PD-P009", what, token.column, len(name), hint)
@@ -425,9 +436,13 @@ class StatementParser:
             if token.text != "inf" and abs(number) == float("inf"):
                 line.fail("PD-P003", "a number beyond the range of floats", token.column, len(token.text))
             return Literal(number, dtype)
-        if not token.text.isdigit():
-            line.fail("PD-P010", f"{token.text} is no value of {dtype}", token.column, len(token.text))
         low, high = integer_bounds(dtype)
+        if not token.text.isdigit():
+            hint = ""
+            if token.text == "inf":
+                end, word = (low, "smallest") if value.sign < 0 else (high, "largest")
+                hint = f"integers have no infinity; the {word} value of {dtype} is {end}"
+            line.fail("PD-P010", f"{token.text} is no value of {dtype}", token.column, len(token.text), hint)
         whole = value.sign * int(token.text) if len(token.text) < 30 else high + 1
         if not low <= whole <= high:
             line.fail("PD-P010", f"{token.text} is no value of {dtype}", token.column, len(token.text))

@@ -27,6 +27,10 @@ RESERVED = frozenset(
     )
 )
 
+#: The hint where infinity is written in another way.
+INFINITE = "infinity is written inf, or -inf"
+_NO_NAME_OF_INFINITY = re.compile(r"∞|\.inf(inity)?\b", re.IGNORECASE)
+
 _TOKEN = re.compile(
     r"(?P<space>[ \t]+)"
     r"|(?P<number>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)"
@@ -36,6 +40,10 @@ _TOKEN = re.compile(
     r"|(?P<sign>->|//|[<>=!]=|[-+*/%<>=()\[\]{},:|])",
     re.ASCII,
 )
+
+
+#: Sign where a name is expected -> the way to write what is probably meant.
+_OTHER_SIGNS = {"*": "a power is pow(x, y), or x * x", "+": "a positive number has no sign"}
 
 
 class Token(NamedTuple):
@@ -63,7 +71,8 @@ class Line:
             if kind != "space":
                 yield Token(kind, match.group(), match.start() + 1)
         if position < len(text):
-            self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1)
+            hint = INFINITE if _NO_NAME_OF_INFINITY.match(text, position) else ""
+            self.fail("PD-P001", f"unexpected character {text[position]!r}", position + 1, hint=hint)
 
     def fail(
         self,
@@ -118,7 +127,8 @@ class Line:
         return value
 
     def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
-        token = self.take("name", what, "a power is pow(x, y), or x * x" if self.at("*") else "")
+        found = self.peek()
+        token = self.take("name", what, _OTHER_SIGNS.get(found.text, "") if found else "")
         if len(token.text) > MAX_NAME:
             too_long = f"{what} is longer than {MAX_NAME} characters"
             self.fail("PD-P003", too_long, token.column, len(token.text))

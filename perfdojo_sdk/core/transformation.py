@@ -129,6 +129,16 @@ class Parameter:
     """True if it is a number of iterations or elements, which a smaller kernel may have fewer of."""
 
 
+def reordered(program: Program) -> Kind:
+    """The kind of a move that combines the terms of a sum, or of another accumulation, in another order.
+
+    Integers wrap, so that their sums and products are those of a ring, and a maximum of them is one of the
+    terms: no order changes a bit. A program that also accumulates floats does not count, since the dependence
+    leg follows all of its accumulations in order, or none.
+    """
+    return Kind.EXACT if program.adds_integers_only else Kind.REASSOCIATES
+
+
 _PLACES: Mapping[str, tuple[type, ...]] = {
     "scope": (Scope,),
     "statement": (Statement,),
@@ -217,7 +227,7 @@ class Transformation(ABC):
         missing = [name for name in wanted if name not in given]
         unknown = [name for name in given if name not in wanted]
         if missing or unknown:
-            said = [f"{name} is missing" for name in missing]
+            said = [f"{p.name} is missing ({p.doc})" for p in self.parameters if p.name in missing]
             return ", ".join(said + [f"there is no {name}" for name in unknown])
         wrong = (n for n, kind in wanted.items() if type(given[n]) is not kind)
         name = next(wrong, "")

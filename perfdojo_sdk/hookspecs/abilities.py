@@ -10,7 +10,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.transformation import Requirement, Rules
@@ -27,6 +27,10 @@ from perfdojo_sdk.hookspecs.types import (
 )
 
 A = TypeVar("A")
+
+#: What runs the kernels of a target here: an emulator, which computes results and has times of a model; a
+#: simulator, which has both cycle by cycle; empty: the device itself.
+Imitation: TypeAlias = Literal["emulated", "simulated", ""]
 
 
 # -- of runners ------------------------------------------------------------------------------------
@@ -105,6 +109,16 @@ class LimitsInstances(Protocol):
     def most_instances(self) -> int | None:
         """Statement instances; None: no limit here and now."""
         ...
+
+
+class Imitates(Protocol):
+    """Tells whether an imitation runs the kernels, and not the device that the target describes.
+
+    Used by ``perfdojo-sdk targets``. A runner without it runs kernels on the device and measures.
+    """
+
+    @property
+    def imitation(self) -> Imitation: ...
 
 
 class LimitsCompiling(Protocol):
@@ -198,6 +212,7 @@ ABILITIES: tuple[Declared, ...] = (
     Declared(Forks, "runner"),
     Declared(UsableInForks, "runner"),
     Declared(LimitsInstances, "runner"),
+    Declared(Imitates, "runner"),
     Declared(LimitsCompiling, "runner"),
     Declared(Simulator, "runner"),
     Declared(GeneratesAsFor, "code generator"),

@@ -126,6 +126,8 @@ class GroupFile(Strict):
     the planner leave that register free."""
     cpu_flags: tuple[str, ...] = ()
     """Flags of /proc/cpuinfo that a kernel with this instruction needs besides those of the target."""
+    instruction: str = Field("", max_length=64, pattern=r"^[\w., +-]*$")
+    """The instruction's name in assembly, for readers: `explain-plan` prints it."""
 
     @property
     def group(self) -> Group:
@@ -137,6 +139,7 @@ class GroupFile(Strict):
             self.rounds_to_odd,
             self.tile,
             self.adds_apart,
+            self.instruction,
         )
 
 

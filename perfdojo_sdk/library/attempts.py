@@ -26,6 +26,8 @@ class Attempt:
     reason: Failure | None = None
     suspect: str = ""
     """The reason why its time is too good to be believed."""
+    began: bool = False
+    """True for a game that was there before a search: the expert's, or what an earlier search has kept."""
 
     @property
     def failure(self) -> str:

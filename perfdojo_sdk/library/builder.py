@@ -180,8 +180,9 @@ def _explored(
 ) -> list[Attempt]:
     """The finalists of a search, evaluated among few.
 
-    They are the last few champions and, if the search began with them, the expert's games: the best of
-    these may have been discarded for a time that a busy machine disturbed.
+    They are the last few champions and the games that the search began with: what an earlier one kept and, if
+    it timed any of them, all of the expert's games. The best of these may have been discarded for a time that
+    a busy machine disturbed, or the budget may have been too small for all of them.
     """
     work.stage("searching")
     context, kernel = work.context, work.kernel
@@ -191,9 +192,11 @@ def _explored(
         search = tuning.tune(context, kernel, many, session, watch)
     work.notes.extend(search.notes)
     champions = [game for game in search.games if game.steps][:FINALISTS]
-    opening = [game for game in _expert_games(work) if many.has_timed(game)]
+    expert = _expert_games(work)
+    opening = [*search.earlier, *(expert if any(many.has_timed(game) for game in expert) else ())]
     few.evaluate([*opening, *champions])
-    return _played(few)
+    began = {few.digest(game) for game in opening}
+    return [replace(attempt, began=few.digest(attempt.trace) in began) for attempt in _played(few)]
 
 
 def _expert_games(work: KernelWork) -> Sequence[Trace]:
@@ -229,9 +232,23 @@ def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Fo
         )
     reasons = []
     for attempt in order:
+        said = _kept(attempt, order)
+        work.notes.extend(said)
         try:
             return accept(work, attempt, initial)
         except Rejected as reason:
+            del work.notes[len(work.notes) - len(said) :]
             reasons.append(str(reason))
             work.notes.append(f"{attempt.label} is left out: {reason}")
     raise Rejected("; ".join(dict.fromkeys(reasons)))
+
+
+def _kept(attempt: Attempt, order: Sequence[Attempt]) -> list[str]:
+    """The note that says whether a search has found a faster game than those that it began with."""
+    began = min((a for a in order if a.began and a.measured is not None), key=median, default=None)
+    if began is None or attempt.measured is None or not attempt.trace.steps:
+        return []
+    if attempt.began:
+        return ["a game that the search began with is kept: in turns, none that it found is faster"]
+    faster = median(began) / median(attempt)
+    return [f"a game that the search found is kept: in turns, {faster:.2f} times as fast as where it began"]

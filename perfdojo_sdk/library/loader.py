@@ -343,8 +343,12 @@ class Operator:
         entry = next(iter(self._functions.values())).entry
         what = f"{self.name} has no kernel for {given}"
         why = "the library has: " + "; ".join(f.signature for f in self._functions.values())
-        build = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
-        hint = f"pass such arrays, or build a kernel for yours: {build}, or with the FILE.dojo that has it"
+        hint = "convert or reshape your arrays to one of these"
+        if entry.sizes:  # it is an operator of the SDK or of a plugin, which has any sizes
+            command = f"perfdojo-sdk build-library --kernels '{entry.operator}[SIZES]'"
+            hint += f", or build a kernel for yours: {command}"
+        else:
+            hint += f", or declare your sizes and dtypes in the program of {entry.name}, and build it again"
         if order := self._fitting_order(key):
             fits = (f"array {k + 1} as {i.name}" for k, i in zip(order, entry.inputs, strict=True))
             hint = f"they fit in another order: {', '.join(fits)}"

@@ -111,10 +111,11 @@ def by_turns(
     return [*([unbeaten] if unbeaten else []), *sorted(others, key=median)]
 
 
-def plainness(attempt: Attempt) -> tuple[bool, int, int]:
-    """The order of games whose times are alike: those that change less of the arithmetic, and shorter ones,
-    which take less to prove, come first; the initial program last."""
-    return not attempt.trace.steps, attempt.trace.kind, len(attempt.trace.steps)
+def plainness(attempt: Attempt) -> tuple[bool, bool, int, int]:
+    """The order of games whose times are alike: those that a search began with, before what it found; then
+    those that change less of the arithmetic, and shorter ones, which take less to prove; the initial program
+    last."""
+    return not attempt.trace.steps, not attempt.began, attempt.trace.kind, len(attempt.trace.steps)
 
 
 def first_unbeaten(attempts: Sequence[Attempt], worth_of_proofs: float = 1.0) -> Attempt | None:

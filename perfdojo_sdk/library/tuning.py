@@ -115,6 +115,8 @@ class Search:
     elapsed_s: float = 0.0
     resumed: bool = False
     notes: list[str] = field(default_factory=list)
+    earlier: list[Trace] = field(default_factory=list)
+    """Games that earlier sessions and searches have kept, which this one has to beat."""
 
     @property
     def tally(self) -> Tally:
@@ -197,7 +199,8 @@ def _begin(
         search.evaluations = saved.evaluations
     for best in earlier:
         if best is not None and best.moves:
-            evaluator.evaluate([best.replay(context.rules)])
+            search.earlier.append(best.replay(context.rules))
+            evaluator.evaluate(search.earlier[-1:])
     # The player proposed none of these, but they took time.
     spent, evaluator.tally = evaluator.tally.seconds, _tally(saved) if saved else Tally()
     for stage, seconds in spent.items():

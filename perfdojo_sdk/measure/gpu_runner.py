@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from perfdojo_sdk.codegen.gpu.bundle import BUNDLE, pack, unpack
 from perfdojo_sdk.codegen.gpu.estimate import estimate
 from perfdojo_sdk.codegen.gpu.figures import LaunchFigures, launches_in, read, read_workspace
+from perfdojo_sdk.hookspecs.abilities import Imitation
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Capabilities,
@@ -94,6 +95,11 @@ class GpuRunner:
         """The most statement instances for which a kernel is verified at full size; None on a device, which
         is fast."""
         return None if self.device_name() else MOST_INSTANCES
+
+    @property
+    def imitation(self) -> Imitation:
+        """Emulation where there is no device."""
+        return "" if self.device_name() else "emulated"
 
     @property
     def emulation(self) -> EmulatedRunner:

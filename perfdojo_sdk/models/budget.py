@@ -78,6 +78,10 @@ class Spent:
     before_s: float
     """Seconds of the kernels of a call before any search."""
     after_s: float
+    searched: tuple[str, ...] = ()
+    """The kernels that were searched for a faster program."""
+    as_before: tuple[str, ...] = ()
+    """Kernels of these whose program from before the search won the race in turns, and is kept."""
 
 
 class Counting(Observer):

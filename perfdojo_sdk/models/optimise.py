@@ -79,7 +79,7 @@ from perfdojo_sdk.models.racing import (
     timed_part,
     with_offers,
 )
-from perfdojo_sdk.models.regrouping import PART, Groups, Trials, regrouped
+from perfdojo_sdk.models.regrouping import MEASURED, PART, Groups, Trials, regrouped
 from perfdojo_sdk.models.tensors import places, write_tensors
 from perfdojo_sdk.models.turns import Side, in_turns, keep, kept, key_of
 from perfdojo_sdk.models.whole_checks import checked, most_compiled, not_called, requantised, runs_of
@@ -307,10 +307,17 @@ def built(
                 plan, tried = regrouped(ready.lay.single, plan, accepted_by(plugins, target), trials)
             laid = lay(plan.groups)
             left = budget.less(trials.evaluations, trials.seconds)
-            result, pack = site.library(laid, left.shared(_times(laid.graph, trials), settings))
+            own, first = left.shared(_times(laid.graph, trials), settings), dict(trials.records)
+            result, pack = site.library(laid, own)
             trials.learn(result.results)
+            slower = () if result.failed else site.beaten(laid, first, trials.records) & own.keys()
+            if slower:
+                result, pack = site.library(laid, {k: v for k, v in own.items() if k not in slower})
+                trials.learn(result.results)
             used = trials.evaluations + counting.evaluations
-            spent = Spent(budget, used, before_s, trials.of_a_call(laid))
+            spent = Spent(
+                budget, used, before_s, trials.of_a_call(laid), tuple(sorted(own)), tuple(sorted(slower))
+            )
         refuse_failed(result)
     graph, peak, folds = laid.graph, laid.peak, (*ready.folds, *laid.folds)
     finished = perf_counter()
@@ -409,19 +416,52 @@ class _Site:
     ) -> tuple[float, float] | None:
         """Times of both sides as :class:`~perfdojo_sdk.models.regrouping.Turns` says, kept for a build that
         goes on."""
+        return self._race(self._side(*before, records), self._side(*after, records))
+
+    def beaten(
+        self,
+        laid: _Laid,
+        before: Mapping[str, KernelRecord | None],
+        after: Mapping[str, KernelRecord | None],
+    ) -> set[str]:
+        """The kernels of a graph whose second program is not faster than the first, both timed in turns; by
+        their records, if a kernel cannot be timed so."""
+        found = set[str]()
+        for kernel in kernels_of(laid.graph):
+            text = kernel.program.text
+            one, other = before.get(text), after.get(text)
+            if one is None or other is None or one.source_sha256 == other.source_sha256:
+                continue
+            calls = Counter({text: 1})
+            times = None
+            if (
+                one.call is not None
+                and other.call is not None
+                and one.call.provenance == other.call.provenance
+            ):
+                times = (one.call.median_s, other.call.median_s)
+                if one.call.provenance == MEASURED:
+                    sides = (self._side(laid, calls, records) for records in (before, after))
+                    times = self._race(*sides) or times
+            if times is not None and times[1] >= times[0]:
+                found.add(kernel.name)
+        return found
+
+    def _race(self, before: Side, after: Side) -> tuple[float, float] | None:
+        """Seconds of both sides in turns."""
         folder = self.directory / TUNED
-        key = key_of(before[1], after[1], records, self.settings.threads)
+        key = key_of(before, after, self.settings.threads)
         known = kept(folder).get(key)
         if known is None:
-            known = in_turns(self._side(*before), self._side(*after), records)
+            known = in_turns(before, after)
             if known is not None:
                 keep(folder, key, known)
         return known
 
-    def _side(self, laid: _Laid, calls: Counter[str]) -> Side:
+    def _side(self, laid: _Laid, calls: Counter[str], records: Mapping[str, KernelRecord | None]) -> Side:
         builder = packing_builder(*laid.fixed)(self.plugins, self.target, self.settings)
         kernels = [kernel for kernel in kernels_of(laid.graph) if kernel.program.text in calls]
-        return Side(builder.context, kernels, calls)
+        return Side(builder.context, kernels, calls, records)
 
 
 def _compiles(plugins: Plugins, target: Target, program: Program) -> bool:

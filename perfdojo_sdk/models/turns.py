@@ -33,14 +33,16 @@ class Side:
     kernels: Sequence[Kernel]
     calls: Counter[str]
     """Text of a program -> its calls in a call of the model."""
+    records: Mapping[str, KernelRecord | None]
+    """Text of a program -> the record of its kernel."""
 
 
-def in_turns(
-    before: Side, after: Side, records: Mapping[str, KernelRecord | None]
-) -> tuple[float, float] | None:
-    """Seconds of the calls of both sides; None if a kernel cannot be timed so. ``records``: by text."""
+def in_turns(before: Side, after: Side) -> tuple[float, float] | None:
+    """Seconds of the calls of both sides; None if a kernel cannot be timed so."""
     turns = [(side, kernel) for side in (before, after) for kernel in side.kernels]
-    artifacts = [_artifact(side.context, kernel, records.get(kernel.program.text)) for side, kernel in turns]
+    artifacts = [
+        _artifact(side.context, kernel, side.records.get(kernel.program.text)) for side, kernel in turns
+    ]
     rounds: list[tuple[float, float]] = []
     for _ in range(ROUNDS):
         spent = {id(before): 0.0, id(after): 0.0}
@@ -69,13 +71,15 @@ def _request(context: BuildContext, kernel: Kernel) -> RunRequest:
     return replace(context.request(kernel), want_outputs=False, budget_s=TURN_S)
 
 
-def key_of(
-    gone: Counter[str], come: Counter[str], records: Mapping[str, KernelRecord | None], threads: int
-) -> str:
+def key_of(before: Side, after: Side, threads: int) -> str:
     """A name of a comparison, by the code of all kernels in it."""
     sides = [
-        sorted((r.source_sha256, n) for text, n in calls.items() if (r := records.get(text)) is not None)
-        for calls in (gone, come)
+        sorted(
+            (r.source_sha256, n)
+            for text, n in side.calls.items()
+            if (r := side.records.get(text)) is not None
+        )
+        for side in (before, after)
     ]
     return sha256(json.dumps([sides, threads]).encode()).hexdigest()
 

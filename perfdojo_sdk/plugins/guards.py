@@ -34,6 +34,7 @@ from perfdojo_sdk.hookspecs.abilities import (
     ABILITIES,
     GeneratesAsFor,
     GivesRequirements,
+    Imitation,
     KnowsConstants,
     Wrapper,
 )
@@ -293,6 +294,13 @@ class GuardedAbilities:
         if found is not None and (type(found) is not int or found < 1):
             raise self._strange("says for most_instances", found, "a number of instances, or None")
         return found
+
+    @property
+    def imitation(self) -> Imitation:
+        found = self._read(lambda: self.held.imitation)
+        if found not in get_args(Imitation):
+            raise self._strange("says for imitation", found, f"one of {get_args(Imitation)}")
+        return cast(Imitation, found)
 
     @property
     def compile_timeout_s(self) -> float:

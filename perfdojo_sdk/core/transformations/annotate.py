@@ -22,6 +22,7 @@ from perfdojo_sdk.core.transformation import (
     Refusal,
     Requirement,
     Site,
+    reordered,
 )
 from perfdojo_sdk.core.transformations.scopes import refuse_conflict, refuse_leak
 
@@ -226,7 +227,7 @@ def _lanes_write_apart(facts: Mapped) -> Refusal | Kind | None:
     if not may_meet(buffer, target, sizes, target, sizes, facts.later):
         return None
     if statement.accumulate and not statement.chooses:
-        return Kind.REASSOCIATES
+        return reordered(facts.site.program)
     return Refusal.of(statement.id, target, iterator=facts.scope.id, target=target.text)
 
 

@@ -69,7 +69,7 @@ def _join_keeps_order(facts: Followed) -> Refusal | Kind | None:
     site = facts.site
     outer = (*site.outer_sizes, site.scope.size)
     directions = "=" * site.level + ">"
-    return settle(conflicts(site.program, site.scope.body, facts.after.body, outer, directions))
+    return settle(site.program, conflicts(site.program, site.scope.body, facts.after.body, outer, directions))
 
 
 def _join_races(facts: Followed) -> Refusal | None:
@@ -218,7 +218,9 @@ class Parts(Facts):
 def _fission_keeps_order(facts: Parts) -> Refusal | Kind | None:
     site = facts.site
     directions = "=" * (site.level - 1) + ">"
-    return settle(conflicts(site.program, facts.first, facts.rest, site.outer_sizes, directions))
+    return settle(
+        site.program, conflicts(site.program, facts.first, facts.rest, site.outer_sizes, directions)
+    )
 
 
 def _fission_keeps_copies(facts: Parts) -> Refusal | None:

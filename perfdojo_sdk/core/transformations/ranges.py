@@ -33,6 +33,7 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
+    reordered,
 )
 from perfdojo_sdk.core.transformations.fusing import Followed
 from perfdojo_sdk.core.transformations.scopes import (
@@ -99,7 +100,7 @@ class Whole:
         if statement.accumulate and may_meet(buffer, target, sizes, target, sizes, directions):
             if statement.chooses:
                 return Refusal.of(statement.id, target, target=target.text, read=target.text)
-            return Kind.REASSOCIATES
+            return reordered(self.program)
         return None
 
 

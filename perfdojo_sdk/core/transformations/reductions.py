@@ -26,6 +26,7 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
+    reordered,
 )
 from perfdojo_sdk.core.transformations.staging import nest, stays_inside
 
@@ -62,7 +63,7 @@ def _reads_elsewhere(facts: Accumulation) -> Refusal | Kind:
     for read in statement.reads:
         if buffer_of[read.array] is target:
             return Refusal.of(statement.id, read, read=read.text)
-    return Kind.REASSOCIATES
+    return reordered(facts.site.program)
 
 
 def _addressable(facts: Accumulation) -> Refusal | None:

@@ -31,7 +31,9 @@ class Neighbours(Facts):
 
 def _reorder_keeps_order(facts: Neighbours) -> Refusal | Kind | None:
     site, directions = facts.site, "=" * facts.site.level
-    return settle(conflicts(site.program, (facts.node,), (facts.after,), site.outer_sizes, directions))
+    return settle(
+        site.program, conflicts(site.program, (facts.node,), (facts.after,), site.outer_sizes, directions)
+    )
 
 
 class ReorderStatements(Analysed[Neighbours]):

@@ -32,6 +32,7 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
+    reordered,
 )
 from perfdojo_sdk.core.transformations.staging import (
     ARRAY,
@@ -113,7 +114,7 @@ def _reads_what_it_adds_to(facts: Scan) -> Refusal | Kind:
     for touch in facts.inside:
         if not touch.writes and touch.statement.target.array in facts.buffer.arrays:
             return Refusal.of(touch.statement.id, touch.access, read=touch.access.text)
-    return Kind.REASSOCIATES
+    return reordered(facts.site.program)
 
 
 class SplitScan(Analysed[Scan]):

@@ -24,18 +24,19 @@ from perfdojo_sdk.core.transformation import (
     Relation,
     Requirement,
     Site,
+    reordered,
 )
 from perfdojo_sdk.core.tree import divisors as divisors
 from perfdojo_sdk.core.validate import Violation
 
 
-def settle(found: Iterator[Conflict]) -> Refusal | Kind | None:
+def settle(program: Program, found: Iterator[Conflict]) -> Refusal | Kind | None:
     """The answer to a move that changes the order of the two accesses of each conflict."""
     kind = None
     for conflict in found:
         if not conflict.reduction:
             return refuse_conflict(conflict)
-        kind = Kind.REASSOCIATES
+        kind = reordered(program)
     return kind
 
 
@@ -270,7 +271,7 @@ def keeps_order(facts: Pair) -> Refusal | Kind | None:
     site, body = facts.site, facts.inner.body
     directions = "=" * site.level + "<>"
     outer = (*site.outer_sizes, site.scope.size, facts.inner.size)
-    return settle(conflicts(site.program, body, body, outer, directions))
+    return settle(site.program, conflicts(site.program, body, body, outer, directions))
 
 
 def _swap_races(facts: Pair) -> Refusal | None:

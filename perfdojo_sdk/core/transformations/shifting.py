@@ -65,7 +65,27 @@ def _has_opposite(facts: Shift) -> Refusal | None:
     low, high = integer_bounds(statement.dtype)
     if facts.by and low <= -abs(facts.by) and abs(facts.by) <= high:
         return None
-    return Refusal.of(statement.id, by=facts.by, dtype=statement.dtype)
+    if facts.by == 0:
+        problem = "0 changes nothing"
+    elif low == 0:
+        problem = "a sum without a sign cannot take anything away"
+    else:
+        problem = f"{statement.dtype} holds numbers from {low} to {high}"
+    allowed = f"from {-high} to {high}" if low else f"none, as {statement.dtype} has no sign"
+    if low and (usual := _to_other_sign(facts.factors[facts.shifted])):
+        allowed += f"; {usual} gives the factor's numbers the other sign"
+    return Refusal.of(statement.id, by=facts.by, dtype=statement.dtype, problem=problem, allowed=allowed)
+
+
+def _no_factor(site: Site) -> Refusal:
+    """The refusal of an analysis, with the factors that there are."""
+    statement, factor = site.statement, site.move["factor"]
+    factors = _sum_of_products(statement)
+    lacks, named = "adds no product of two integers", "0 or 1"
+    if factors:
+        lacks = f"has no factor {factor}"
+        named = ", ".join(f"{number} is {value.text}" for number, value in enumerate(factors))
+    return Refusal.of(statement.id, statement=statement.text, lacks=lacks, factors=named)
 
 
 def _room_behind(facts: Shift) -> Refusal | None:
@@ -105,16 +125,16 @@ class ShiftFactor(Analysed[Shift]):
         Requirement(
             "PD-T681",
             "no sum of products of integers",
-            "{statement} adds no product of two integers, or has no factor {factor}",
-            "name a statement s += a * b of integers, and factor 0 or 1",
+            "{statement} {lacks}",
+            "name a statement s += a * b of integers, and one of its two factors: {factors}",
             None,
             established_by=NO_MOVE,
         ),
         Requirement(
             "PD-T682",
             "the number or its opposite does not fit",
-            "{by} is 0, or {dtype} does not hold both {by} and its opposite",
-            "choose a smaller number; a sum without a sign cannot take anything away",
+            "{by} and its opposite are no numbers that a sum of {dtype} can use: {problem}",
+            "choose a number other than 0 whose opposite the dtype of the sum holds, too: {allowed}",
             _has_opposite,
             established_by=NO_MOVE,
         ),
@@ -145,7 +165,7 @@ class ShiftFactor(Analysed[Shift]):
         factors, factor = _sum_of_products(site.statement), site.move["factor"]
         if 0 <= factor < len(factors):
             return Shift(site, factors, factor, site.move["by"])
-        return Refusal.of(site.statement.id, statement=site.statement.text, factor=factor)
+        return _no_factor(site)
 
     def rewrite(self, facts: Shift, /) -> Rewritten:
         return Rewritten(facts.site.replaced(facts.statements), Behind(facts.statements[1].id))

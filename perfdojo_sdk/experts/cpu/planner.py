@@ -186,7 +186,7 @@ class _Planner:
         if not guarded and not stencil:
             plays = contraction(self.root, self.rules, self.target, self.runs)
             if plays:
-                self._decide("whole", "", "one contraction", "its sums of products share one nest")
+                self._decide("whole", "", "contraction", "all of it is one sum of products")
                 self._describe("contraction", facts_of(self.root, self.target))
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
@@ -195,7 +195,8 @@ class _Planner:
         if all(way == "rows" for way in ways) and not any(
             _is_padded(work) for f in found for work in f.works
         ):
-            self._decide("whole", "", "rows", "every nest walks along rows: data is read once and kept near")
+            why = "all loops go along rows, so that each row is read once and kept near"
+            self._decide("whole", "", "rows", why)
             self._describe("rows", found)
             self._describe_rows(self.root)
             plays = self._rows(self.root)
@@ -241,15 +242,15 @@ class _Planner:
     def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
         """Record what a part is, with the model's figures."""
         works = [work for nest in nests for work in nest.works]
-        kinds = ", ".join(sorted({work.kind.value for work in works}))
+        kinds = " and ".join(sorted({work.kind.value for work in works}))
         numbers = {
             "iterations": sum(work.iterations for work in works),
             "operations": sum(nest.flops for nest in nests),
             "bytes": sum(nest.bytes for nest in nests),
-            "uses of an element": max(max(work.reuse.values()) for work in works),
-            "least us": 1e6 * sum(nest.seconds for nest in nests),
+            "most reads of one element": max(max(work.reuse.values()) for work in works),
+            "us at least": 1e6 * sum(nest.seconds for nest in nests),
         }
-        why = f"its statements are of the kinds {kinds}"
+        why = f"by what its statements are: {kinds}"
         self.decisions.append(Decision("parts", nests[0].place, way, why, numbers))
 
     def _describe_tiles(self, sub: Program) -> None:
@@ -261,9 +262,9 @@ class _Planner:
             numbers = {
                 "rows": tiled.tiling.high,
                 "vectors": wide,
-                "registers": capabilities.vector_registers,
-                "steps": tiled.steps,
-                "multiply-adds of vectors": tiled.cost,
+                "vector registers": capabilities.vector_registers,
+                "terms of a sum": tiled.steps,
+                "cost in multiply-adds of vectors": tiled.cost,
             }
             choice = (
                 f"tiles of {tiled.tiling.high} rows of {{{tiled.row}}} by {wide} vectors of {{{tiled.lane}}}"
@@ -271,14 +272,14 @@ class _Planner:
             packed = (
                 "packed, since its neighbours lie apart" if tiled.must_pack else "packed or read in place"
             )
-            why = f"it costs least with its remainders; the operand of the lanes is {packed}"
+            why = f"it costs least, edges that fill no tile included; what lanes read is {packed}"
             self.decisions.append(Decision("tiles", sub.body[0].id, choice, why, numbers))
 
     def _describe_rows(self, sub: Program) -> None:
         """Record how rows use threads and memory."""
         data = data_bytes(sub)
-        ways = [("one thread", "threads")[way] for way in worth_threads(sub, self.target)]
-        threads = " or ".join(ways) + (": measured" if len(ways) > 1 else "")
+        ways = [("one thread", "all threads")[way] for way in worth_threads(sub, self.target)]
+        threads = " or ".join(ways) + (": a measurement decides" if len(ways) > 1 else "")
         numbers = {"bytes": data, "us to move": 1e6 * seconds_to_move(data, self.target)}
         numbers["us to start threads"] = 1e6 * THREADS_COST
         why = "threads pay if moving the data takes longer than starting them"
@@ -286,10 +287,8 @@ class _Planner:
         windows = list(memory_ways(sub, self.target))
         used = [", ".join(sorted({w.once, w.again, w.store} - {""})) or "none" for w in windows]
         cache = max((c.bytes for c in self.target.capabilities.caches.values()), default=0)
-        why = (
-            "data in a core's own cache needs no prefetching; outputs larger than all caches may bypass them"
-        )
-        choice = f"windows: {'; '.join(used)}"
+        why = "prefetching pays only beyond a core's own caches, and bypassing caches beyond all of them"
+        choice = f"through {'; or '.join(used)}" if used != ["none"] else "plain loads and stores"
         numbers = {"bytes": data, "largest cache": cache}
         self.decisions.append(Decision("streaming", sub.body[0].id, choice, why, numbers))
 

@@ -9,9 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 from perfdojo_arm_neon.crosstools import find_cross_compiler
 from perfdojo_arm_neon.estimate.counter import counter_library
+from perfdojo_sdk.hookspecs.abilities import Imitation
 from perfdojo_sdk.hookspecs.types import (
     Artifact,
     Capabilities,
@@ -47,6 +49,8 @@ class ArmRunner:
     most_computed: float = 5e6
     """Most vector instructions (and a twentieth of the most instructions of all) for which a timed run also
     computes; above it, only the time is estimated. An emulated instruction takes some 50 ns."""
+
+    imitation: ClassVar[Imitation] = "emulated"
 
     @property
     def most_instances(self) -> int:

@@ -13,6 +13,7 @@ from perfdojo_arm_neon import at_home, crosstools, processor
 from perfdojo_arm_neon.runner import ArmRunner
 
 from perfdojo_sdk.core.errors import UnavailableError
+from perfdojo_sdk.hookspecs.abilities import Imitates, ability
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.measure.machine import machine
 from perfdojo_sdk.measure.native_runner import NativeRunner
@@ -76,6 +77,11 @@ def host(monkeypatch: pytest.MonkeyPatch, flags: str, bits: int) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr("perfdojo_sdk.measure.machine.machine", lambda: there)
     monkeypatch.setattr(processor, "sve_bits", lambda: bits)
+
+
+def test_it_says_that_it_emulates() -> None:
+    told = ability(ArmRunner(TARGET.capabilities), Imitates)
+    assert told is not None and told.imitation == "emulated"
 
 
 def test_at_home_both_targets_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,7 @@ from perfdojo_arm_neon.runner import ArmRunner
 
 from perfdojo_sdk.core.dialect import Group
 from perfdojo_sdk.core.domains import ROUNDING
-from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES, INTEGER_DTYPES
 from perfdojo_sdk.core.interpreter import interpret
 from perfdojo_sdk.core.laws import FLUSHED, TO_ODD
 from perfdojo_sdk.core.text import parse
@@ -245,7 +245,8 @@ def test_moves_lead_there_and_are_proved(group: Group) -> None:
     trace = annotated(group)
     assert parse(sums(group, True, "stack"), TARGET.dialect).text == trace.program.text
     assert trace.laws == (frozenset((FLUSHED, TO_ODD)) if group.rounds_to_odd else frozenset())
-    assert trace.kind == (Kind.CHANGES_PRECISION if group.rounds_to_odd else Kind.REASSOCIATES)
+    whole = Kind.EXACT if group.total in INTEGER_DTYPES else Kind.REASSOCIATES
+    assert trace.kind == (Kind.CHANGES_PRECISION if group.rounds_to_odd else whole)
     report = verify_dependence_trace(trace, LOSSY)
     assert report, report.problem
     assert verify_exact_trace(trace, TARGET.dialect, models=1).ok

@@ -7,6 +7,7 @@ import pytest
 from cuda_support import TARGET, emitted
 from perfdojo_cuda_gh200.runner import CudaRunner
 
+from perfdojo_sdk.hookspecs.abilities import Imitates, ability
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, Measurement, RunRequest
 from perfdojo_sdk.measure import gpu_runner
 from perfdojo_sdk.measure.gpu_runner import MOST_INSTANCES
@@ -37,6 +38,13 @@ def test_a_small_kernel_is_computed_and_a_large_one_only_estimated(
     assert (small.seconds, small.provenance) == (large.seconds, large.provenance) and small.seconds[0] > 0
     assert small.provenance == "estimated"
     assert isinstance(untimed, Measurement) and untimed.outputs is not None, "verifying computes in any case"
+
+
+def test_it_emulates_where_there_is_no_device(runner: CudaRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, imitation in (("", "emulated"), ("a GPU", "")):
+        monkeypatch.setattr(CudaRunner, "device_name", lambda self, name=name: name)
+        told = ability(runner, Imitates)
+        assert told is not None and told.imitation == imitation
 
 
 def test_only_a_device_takes_kernels_of_any_size(runner: CudaRunner, monkeypatch: pytest.MonkeyPatch) -> None:

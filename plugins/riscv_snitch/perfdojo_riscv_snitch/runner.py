@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from perfdojo_riscv_snitch import cluster
 from perfdojo_riscv_snitch.assembly import assemble
@@ -18,6 +19,7 @@ from perfdojo_riscv_snitch.objects import write_object
 from perfdojo_riscv_snitch.simulator import Simulation, simulate
 from perfdojo_riscv_snitch.simulator.run import DEFAULT_MAX_CYCLES
 from perfdojo_sdk.core.errors import DojoError
+from perfdojo_sdk.hookspecs.abilities import Imitation
 from perfdojo_sdk.hookspecs.services import SimulatedRun
 from perfdojo_sdk.hookspecs.types import Artifact, Failure, KernelSource, Measurement, RunRequest
 
@@ -31,6 +33,7 @@ class SnitchRunner:
 
     clock_hz: float = 1e9
     """The clock rate that converts cycles to the seconds of a measurement."""
+    imitation: ClassVar[Imitation] = "simulated"
 
     def compile(self, source: KernelSource) -> Artifact | Failure:
         try:

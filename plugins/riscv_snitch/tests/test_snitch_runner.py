@@ -24,7 +24,7 @@ from perfdojo_riscv_snitch.simulator.run import answer_bytes, finish, job, prepa
 from snitch_support import Game, golden
 
 from perfdojo_sdk.core.interface import EXECUTIONS
-from perfdojo_sdk.hookspecs.abilities import RunsSets, ability
+from perfdojo_sdk.hookspecs.abilities import Imitates, RunsSets, ability
 from perfdojo_sdk.hookspecs.types import (
     ArraySpec,
     Artifact,
@@ -60,6 +60,11 @@ def outcome(
 
 #: Copies four doubles.
 COPY = "\n".join(f"fld ft{k}, {8 * k}(a0)\nfsd ft{k}, {8 * k}(a1)" for k in range(4))
+
+
+def test_it_says_that_it_simulates() -> None:
+    told = ability(SnitchRunner(), Imitates)
+    assert told is not None and told.imitation == "simulated"
 
 
 def test_a_measurement_says_cycles() -> None:
