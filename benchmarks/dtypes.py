@@ -36,8 +36,8 @@ NEAR_PEAK = 0.85
 SAMPLE = 256
 """Elements of a result that are compared."""
 HALF_OF_F16 = 2.0**-11
-"""The rounding of a number to f16, relative to it. Products of f16 may be wrong by no more; those that a system
-computes in bf16 are."""
+"""The rounding of a number to f16, relative to it. Products of f16 may be wrong by no more; those that a
+system computes in bf16 are."""
 
 
 # -- rows --------------------------------------------------------------------------------------------

@@ -229,3 +229,76 @@ def test_targets_differ_only_where_they_must() -> None:
     assert words[0] == words[1]
     groups = [set(caps.dialect().suffixes["d"].groups) for caps in (avx512, avx2)]
     assert groups[0] > {replace(g, adds_apart=False) for g in groups[1]}, "those with one instruction of AVX2"
+
+
+# -- vectors that several statements use -----------------------------------------------------------
+
+STENCIL = """kernel rows(x, w) -> y
+x f32 [6,18] heap
+w f32 [3,3] heap
+acc f32 [4,16] reg
+y f32 [4,16] heap
+
+4:u 16:v acc[{0},{1}] = 0
+3 3:u 4:u 16:v acc[{2},{3}] += x[{2}+{1},{0}+{3}] * w[{1},{0}]
+4:u 16:v y[{0},{1}] = acc[{0},{1}]
+"""
+
+
+def body(text: str, target: str = "x86_avx512") -> str:
+    """The emitted kernel, without its comment."""
+    return generate(text, target).code.split("*/", 1)[1]
+
+
+def test_a_vector_that_rows_share_is_loaded_once() -> None:
+    """Six rows of the image serve twelve products; those that serve several stay in their registers."""
+    emitted = body(STENCIL)
+    assert emitted.count("pd_load_f32v(") == 6 and emitted.count("PD_HOLD(") == 4
+    assert emitted.count(" * pd_splat_f32v(") == 12
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("acc f32 [4,16] reg", "acc f32 [4,16] stack"),  # a store may change what was loaded
+        ("* w[{1},{0}]", "* w[{1},{0}] if {2} + {0} <= 4"),
+        ("3 3:u 4:u", "3:u 3 4:u"),  # no row is used twice
+    ],
+)
+def test_other_nests_load_where_they_use(right: str, wrong: str) -> None:
+    assert "PD_HOLD" not in body(STENCIL.replace(right, wrong))
+
+
+def test_many_shared_vectors_are_left_to_the_compiler() -> None:
+    wide = STENCIL.replace("[6,18]", "[12,18]").replace("[4,16]", "[10,16]").replace("4:u", "10:u")
+    assert "PD_HOLD" not in body(wide)
+
+
+SHORT = """kernel rest(x) -> y
+x f32 [3,24] heap
+a f32 [3:N,8] reg
+y f32 [3,24] heap
+
+3
+| 16:v y[{0},{1}] = x[{0},{1}] * 2
+| 8:v a[{0},{1}] = x[{0},{1}+16]
+| 8:v y[{0},{1}+16] = a[{0},{1}] * 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("right", "other", "short"),
+    [
+        ("", "", True),
+        ("8:v a[{0},{1}] = x[{0},{1}+16]", "5:v a[{0},{1}] = x[{0},{1}+16]", True),
+        ("a[{0},{1}] * 2", "max(a[{0},{1}], 2)", False),  # the functions are those of whole registers
+        ("[3:N,8] reg", "[3:N,16] reg", True),
+        ("| 16:v y[{0},{1}] = x[{0},{1}] * 2", "| 16:v a[{0},{1}] = x[{0},{1}] * 2", False),  # and rows
+    ],
+)
+def test_short_rows_of_arithmetic_are_short_vectors(right: str, other: str, short: bool) -> None:
+    text = SHORT.replace(right, other) if right else SHORT
+    text = text.replace("[3:N,8]", "[3:N,16]") if "16:v a" in text else text
+    emitted = body(text)
+    assert ("pd_f32x8 a" in emitted) == short
+    assert ("pd_f32v a" in emitted) != short

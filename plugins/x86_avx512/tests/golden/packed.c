@@ -74,10 +74,16 @@ static __attribute__((noinline)) int pd_here_packed(const float *restrict a, con
         acc_1_0 = pd_splat_f32v(0.0f);
         acc_1_1 = pd_splat_f32v(0.0f);
         for (int64_t i1 = 0; i1 < 8; i1++) {
-            acc_0_0 = acc_0_0 + pd_splat_f32v(a[i0*16 + i1]) * pd_load_f32v(&bp[i1*32]);
-            acc_0_1 = acc_0_1 + pd_splat_f32v(a[i0*16 + i1]) * pd_load_f32v(&bp[i1*32 + 16]);
-            acc_1_0 = acc_1_0 + pd_splat_f32v(a[i0*16 + i1 + 8]) * pd_load_f32v(&bp[i1*32]);
-            acc_1_1 = acc_1_1 + pd_splat_f32v(a[i0*16 + i1 + 8]) * pd_load_f32v(&bp[i1*32 + 16]);
+             {
+                pd_f32v pd_held_0 = pd_load_f32v(&bp[i1*32]);
+                PD_HOLD(pd_held_0);
+                acc_0_0 = acc_0_0 + pd_splat_f32v(a[i0*16 + i1]) * pd_held_0;
+                pd_f32v pd_held_1 = pd_load_f32v(&bp[i1*32 + 16]);
+                PD_HOLD(pd_held_1);
+                acc_0_1 = acc_0_1 + pd_splat_f32v(a[i0*16 + i1]) * pd_held_1;
+                acc_1_0 = acc_1_0 + pd_splat_f32v(a[i0*16 + i1 + 8]) * pd_held_0;
+                acc_1_1 = acc_1_1 + pd_splat_f32v(a[i0*16 + i1 + 8]) * pd_held_1;
+            }
         }
         pd_store_f32v(&c[i0*64], acc_0_0);
         pd_store_f32v(&c[i0*64 + 16], acc_0_1);

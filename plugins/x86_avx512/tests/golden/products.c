@@ -61,8 +61,12 @@ static __attribute__((noinline)) int pd_here_products(const int8_t *restrict a, 
             acc_0 = pd_splat_i32x16(0);
             acc_1 = pd_splat_i32x16(0);
             for (int64_t i2 = 0; i2 < 8; i2++) {
-                acc_0 = pd_add_i32x16(acc_0, pd_mul_i32x16(pd_splat_i32x16((int32_t)(a[i0*16 + i2])), pd_i32x16_from_i8x16(pd_load_i8x16(&b[i1*16 + i2*40]))));
-                acc_1 = pd_add_i32x16(acc_1, pd_mul_i32x16(pd_splat_i32x16((int32_t)(a[i0*16 + i2 + 8])), pd_i32x16_from_i8x16(pd_load_i8x16(&b[i1*16 + i2*40]))));
+                 {
+                    pd_i8x16 pd_held_0 = pd_load_i8x16(&b[i1*16 + i2*40]);
+                    PD_HOLD(pd_held_0);
+                    acc_0 = pd_add_i32x16(acc_0, pd_mul_i32x16(pd_splat_i32x16((int32_t)(a[i0*16 + i2])), pd_i32x16_from_i8x16(pd_held_0)));
+                    acc_1 = pd_add_i32x16(acc_1, pd_mul_i32x16(pd_splat_i32x16((int32_t)(a[i0*16 + i2 + 8])), pd_i32x16_from_i8x16(pd_held_0)));
+                }
             }
             pd_store_i32x16(&c[i0*80 + i1*16], acc_0);
             pd_store_i32x16(&c[i0*80 + i1*16 + 40], acc_1);

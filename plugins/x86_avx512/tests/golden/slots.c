@@ -13,6 +13,7 @@
 #include "pd_runtime.h"
 #include "pd_scalar.h"
 #include "pd_avx512.h"
+#include "pd_avx512_vectors.h"
 #include "pd_processor.h"
 
 PD_ANYWHERE static int pd_fits_slots(void)
@@ -85,7 +86,7 @@ static void slots_p1(void *context, int64_t begin, int64_t end, int thread)
     const int64_t i0 = pd->i0;
     (void)thread;
     for (int64_t i1 = begin; i1 < end; i1++) {
-        pd_store_first_f32v(&y[i0*24 + i1*8], 8, pd_load_first_f32v(&u[i0*24 + i1*8], 8) - pd_splat_f32v(0.1f));
+        pd_store_f32x8(&y[i0*24 + i1*8], pd_load_f32x8(&u[i0*24 + i1*8]) - pd_splat_f32x8(0.1f));
     }
 }
 

@@ -15,6 +15,7 @@
 #include "pd_runtime.h"
 #include "pd_scalar.h"
 #include "pd_avx512.h"
+#include "pd_avx512_vectors.h"
 #include "pd_processor.h"
 
 PD_ANYWHERE static int pd_fits_windows(void)
@@ -65,7 +66,7 @@ static __attribute__((noinline)) int pd_here_windows(const float *restrict x, fl
         y_w = x_r * pd_splat_f32v(2.0f);
         pd_prefetch_write(&y[i0*40 + 16] + 512);
         pd_store_f32v(&y[i0*40 + 16], y_w);
-        pd_store_first_f32v(&y[i0*40 + 32], 8, pd_load_first_f32v(&x[i0*40 + 32], 8) * pd_splat_f32v(2.0f));
+        pd_store_f32x8(&y[i0*40 + 32], pd_load_f32x8(&x[i0*40 + 32]) * pd_splat_f32x8(2.0f));
     }
     return 0;
 }
