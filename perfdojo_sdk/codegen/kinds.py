@@ -78,7 +78,7 @@ def _is_short(program: Program, statement: Statement, level: int, lanes: int, di
 def _is_arithmetic(program: Program, statement: Statement, level: int) -> bool:
     """True if lanes of f32 are copied, added, subtracted, multiplied or divided, each into its own cell."""
 
-    def apart(access: Access) -> int:
+    def apart(access: Access) -> int | None:
         return lane_stride(program.buffer_of[access.array], access.subscripts, level)
 
     return (
