@@ -9,7 +9,14 @@ import pytest
 
 from perfdojo_sdk.hookspecs.types import Failure
 from perfdojo_sdk.measure import toolchain
-from perfdojo_sdk.measure.headers import MOST_KEPT, MOST_SETS, WORTH_WHILE, ParsedHeaders, leading_includes
+from perfdojo_sdk.measure.headers import (
+    MOST_KEPT,
+    MOST_SETS,
+    WORTH_WHILE,
+    ParsedHeaders,
+    common_includes,
+    leading_includes,
+)
 from perfdojo_sdk.measure.toolchain import Compiled, find_toolchain
 from perfdojo_sdk.measure.tools import Ended, run_tool
 
@@ -58,9 +65,31 @@ def test_headers_are_parsed_once_they_come_again_and_again() -> None:
     options(known, asked, WORTH_WHILE, flag="-O3")
     options(known, asked, WORTH_WHILE, {**SOURCES, "own.h": OWN + "\n"})
     assert len(asked.calls) == 3, "other flags and other headers are parsed anew"
-    for k in range(MOST_SETS):
-        options(known, asked, WORTH_WHILE, flag=f"-D{k}")
-    assert len(asked.calls) == MOST_SETS
+
+
+def test_of_too_many_sets_the_one_used_longest_ago_goes() -> None:
+    known, asked = ParsedHeaders(), Asked()
+    flags = [f"-D{k}" for k in range(MOST_SETS)]
+    made = [options(known, asked, WORTH_WHILE, flag=flag)[-1] for flag in flags]
+    assert len(set(made)) == MOST_SETS and len(asked.calls) == MOST_SETS
+    [again] = options(known, asked, 1, flag=flags[0])
+    assert again == made[0]
+    options(known, asked, WORTH_WHILE, flag="-O1")
+    folders = [Path(option).parent for _, option in made]
+    assert [folder.exists() for folder in folders] == [flag != flags[1] for flag in flags]
+    assert options(known, asked, 1, flag=flags[0]) == [again]
+    assert options(known, asked, WORTH_WHILE, flag=flags[1])[:2] == [(), ()], "it has to come again and again"
+
+
+def test_units_that_are_compiled_together_share_the_headers_that_all_begin_with() -> None:
+    plain = "/* Links them. */\nconst int kernels = 2;\n"
+    known, asked = ParsedHeaders(), Asked()
+    units = {f"k{n}.c": CODE for n in range(WORTH_WHILE)}
+    [found] = options(known, asked, 1, {"own.h": OWN, "all.c": plain, **units})
+    assert found[0] == "-include" and len(asked.calls) == 1
+    assert options(known, asked, 1) == [found], "one unit of the same headers"
+    assert not common_includes([CODE, CODE.replace("own.h", "other.h")])
+    assert not common_includes([CODE, "#define N 4\n"]) and not common_includes([plain])
 
 
 def test_a_compiler_that_cannot_is_asked_once() -> None:
@@ -194,3 +223,22 @@ def test_the_code_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(set(made)) == 1
     broken = compiler.compile({**SOURCES, "k.c": CODE + "nonsense +;\n"}, ("-O2",))
     assert isinstance(broken, Failure) and "nonsense" in broken.detail
+
+
+def test_the_code_of_several_units_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiler, made, asked = find_toolchain(), [], list[bool]()
+    if not compiler.is_gcc:
+        pytest.skip("needs gcc")
+    more = {"all.c": "const int kernels = 2;\n", "g.c": CODE.replace("int f(", "int g(")}
+
+    def run(command: list[str], folder: str, timeout_s: float) -> Ended | None:
+        asked.append("-include" in command)
+        return run_tool(command, folder, timeout_s)
+
+    monkeypatch.setattr(toolchain, "run_tool", run)
+    monkeypatch.setattr(toolchain, "_HEADERS", ParsedHeaders())
+    for _ in range(WORTH_WHILE):
+        result = compiler.compile({**SOURCES, **more}, ("-O2",))
+        assert isinstance(result, Compiled), result
+        made.append(result.content)
+    assert not asked[0] and asked[-1] and len(set(made)) == 1

@@ -27,10 +27,10 @@ from perfdojo_sdk.core.files import read_bounded
 from perfdojo_sdk.measure.guarded_files import process_folder
 from perfdojo_sdk.measure.kept_files import cache_folder, is_private
 
-#: Compilations with the same headers after which these are precompiled.
+#: Compiled sources with the same headers after which these are precompiled.
 WORTH_WHILE = 3
 #: Sets of headers that a process uses, and that are kept; each takes some 30 MB.
-MOST_SETS, MOST_KEPT = 4, 8
+MOST_SETS, MOST_KEPT = 8, 8
 
 _INCLUDES = re.compile(r'\s*(?:/\*.*?\*/\s*)*((?:#include "[A-Za-z_]\w*\.h"[ \t]*\n)+)', re.DOTALL)
 
@@ -44,6 +44,13 @@ def leading_includes(code: str) -> str:
     return found[1] if found else ""
 
 
+def common_includes(units: Sequence[str]) -> str:
+    """The leading includes that all units of a compilation have; "" if they differ. A unit without any line
+    for the preprocessor may be among them: headers before it change nothing."""
+    [*found] = {leading_includes(unit) for unit in units if "#" in unit}
+    return found[0] if len(found) == 1 else ""
+
+
 class ParsedHeaders:
     """The headers that one process has precompiled, or found. Threads may use it at once."""
 
@@ -53,31 +60,35 @@ class ParsedHeaders:
         self._lock = threading.Lock()
         self._seen: Counter[tuple[object, ...]] = Counter()
         self._parsed: dict[tuple[object, ...], tuple[str, ...]] = {}
+        """Options by key; those used last are at the end."""
         self._folder: Path | None = None
+        self._made = 0
 
     def options(
         self, compiler: Sequence[str], flags: Sequence[str], sources: Mapping[str, str], compile: Compile
     ) -> tuple[str, ...]:
         """Options to add to the ``flags`` with which ``compiler`` compiles ``sources``; often none."""
         units = [text for name, text in sources.items() if name.endswith(".c")]
-        includes = leading_includes(units[0]) if len(units) == 1 else ""
+        includes = common_includes(units)
         if not includes:
             return ()
         headers = tuple(sorted((name, text) for name, text in sources.items() if name.endswith(".h")))
         key = (tuple(compiler), includes, tuple(flags), headers)
         with self._lock:
             if key in self._parsed:
+                self._parsed[key] = self._parsed.pop(key)
                 return self._parsed[key]
-            if len(self._parsed) >= MOST_SETS:
-                return ()
-            self._seen[key] += 1
+            first = not self._seen[key]
+            self._seen[key] += len(units)
             place = _place(key) if self._keeps else None
-            if self._seen[key] == 1 and place and _is_current(place):
+            if first and place and _is_current(place):
+                self._forget_one()
                 self._parsed[key] = _option(place)
                 return self._parsed[key]
             if self._seen[key] < WORTH_WHILE:
                 return ()
-            self._parsed[key] = ()  # until it is ready, and for ever if it fails
+            self._forget_one()
+            self._parsed[key] = ()  # until it is ready, and as long as it is known if it fails
         made = self._parse(includes, flags, dict(headers), compile)
         if made and place:
             made = _kept(made, place)
@@ -90,6 +101,18 @@ class ParsedHeaders:
         with self._lock:
             self._parsed = {key: () if kept == options else kept for key, kept in self._parsed.items()}
 
+    def _forget_one(self) -> None:
+        """Make room for a set: of too many, the one that was used longest ago goes. Who is about to use it
+        compiles without it."""
+        if len(self._parsed) < MOST_SETS:
+            return
+        key = next(iter(self._parsed))
+        option = self._parsed.pop(key)
+        del self._seen[key]
+        folder = Path(option[1]).parent if option else None
+        if folder and folder.parent == self._folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
     def _parse(
         self, includes: str, flags: Sequence[str], headers: Mapping[str, str], compile: Compile
     ) -> Path | None:
@@ -97,7 +120,8 @@ class ParsedHeaders:
         with self._lock:
             if self._folder is None:
                 self._folder = process_folder("headers")
-            folder = self._folder / str(len(self._parsed))
+            self._made += 1
+            folder = self._folder / str(self._made)
             folder.mkdir()
         for name, text in headers.items():
             Path(folder, name).write_text(text, encoding="utf-8")
