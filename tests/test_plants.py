@@ -38,8 +38,8 @@ def looked_at(targets: Sequence[str], *names: str) -> tuple[Judge, list[Ground]]
     target = next((t for t in map(plugins.target, targets) if plugins.unavailable(t) is None), None)
     if target is None:
         pytest.skip(f"none of {', '.join(targets)} runs here")
-    field = Field(plugins, target, tuple({name.partition(":")[0] for name in names}))
-    return Judge(field, 0), [ground for ground in field.grounds() if ground.name in names]
+    field = Field(plugins, target, tuple({name.partition(":")[0] for name in names}), names=names)
+    return Judge(field, 0), [*field.grounds()]
 
 
 def ground_of(name: str) -> tuple[Judge, Ground]:
@@ -54,6 +54,15 @@ def by_name(name: str) -> Plant:
 
 #: Shows only where two processors run at the same time, which tests that share them cannot rely on.
 RACY = "stored-past-the-caches"
+
+
+def test_grounds_of_some_names_are_those_among_all() -> None:
+    judge, [odd] = looked_at(VECTORS, "relu:odd")
+    plugins, target = judge.field.plugins, judge.field.target
+    every = [*Field(plugins, target, ("relu",)).grounds()]
+    assert len(every) > 3 and odd in every
+    wanted = [ground.name for ground in every[1:]]
+    assert [*Field(plugins, target, ("relu",), names=wanted).grounds()] == every[1:]
 
 
 def test_many_faults_of_many_kinds() -> None:

@@ -6,7 +6,7 @@ the operator's own shape and then reduced has the tiles, threads and prefetches 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from perfdojo_sdk.core.errors import DojoError
@@ -61,23 +61,32 @@ class Ground:
 
 
 class Field:
-    """All grounds of one target; each is played when first asked for."""
+    """All grounds of one target, or those of some names; each is played when first asked for."""
 
     def __init__(
-        self, plugins: Plugins, target: Target, operators: Sequence[str] = (), full: bool = False
+        self,
+        plugins: Plugins,
+        target: Target,
+        operators: Sequence[str] = (),
+        full: bool = False,
+        names: Collection[str] = (),
     ) -> None:
-        """``full``: the operators' own shapes too."""
+        """``full``: the operators' own shapes too. ``names``: of the only grounds that are wanted."""
         self.plugins, self.target, self.full = plugins, target, full
         self.rules: Rules = plugins.rules(target)
         self.generator = plugins.code_generator(target)
-        self.operators = operators
+        self.operators, self.names = operators, names
+
+    def _wants(self, beginning: str) -> bool:
+        """True if a ground may be wanted whose name begins so."""
+        return not self.names or any(name.startswith(beginning) for name in self.names)
 
     def grounds(self) -> Iterator[Ground]:
         """The kernels with code; two of an operator never have the same program."""
         seen: set[str] = set()
         for name, game in self._games():
             text = game.program.text
-            if text in seen:
+            if text in seen or (self.names and name not in self.names):
                 continue
             seen.add(text)
             try:
@@ -93,12 +102,17 @@ class Field:
             if self.operators and row not in self.operators and operator not in self.operators:
                 continue
             for shape, sizes in (("odd", odd), ("even", even)):
+                if not self._wants(f"{row}:{shape}"):
+                    continue
                 kernel = instantiate(own[operator], sizes, self.target.dialect)
                 games = expert(kernel.program, self.rules, self.target)
                 yield f"{row}:{shape}", self._parallel(games[0])
                 yield f"{row}:{shape}-last", games[-1]
-            yield from self._own_shape(row)
+            if self._wants(f"{row}:shrunk") or self._wants(f"{row}:full"):
+                yield from self._own_shape(row)
         for kernel in self._micro():
+            if not self._wants(f"{kernel.operator}:"):
+                continue
             games = expert(kernel.program, self.rules, self.target)
             yield f"{kernel.operator}:first", games[0]
             yield f"{kernel.operator}:last", games[-1]
@@ -110,6 +124,8 @@ class Field:
         [kernel] = select(row, self.plugins.operators, self.target.dialect)
         games = expert(kernel.program, self.rules, self.target)
         for number in sorted({0, len(games) - 1 if row in LAST_TOO else 0}):
+            if not self._wants(f"{row}:shrunk-{number + 1}"):
+                continue
             game = reduce_trace(games[number], self.rules, FEW_INSTANCES)
             if statement_instances(game.program) <= MOST_INSTANCES:
                 yield f"{row}:shrunk-{number + 1}", game
