@@ -34,7 +34,8 @@ test: .venv/ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	@# A file's tests run in one process: they share fixtures, plugins, compiled references and much else.
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+	@# The order is that of tests/conftest.py: by number of tests, the longest files would start last.
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/mkdocs build --strict --quiet --site-dir build/site
 
 test-core: .venv/ready-dev

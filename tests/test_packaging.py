@@ -7,8 +7,10 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from order import LONG, long_files_first
 
 import perfdojo_sdk
 
@@ -102,6 +104,17 @@ def test_make_library_sets_up_and_builds() -> None:
     plan = make("library")
     assert plan.index("-m venv") < plan.index("-e .") < plan.index("perfdojo-sdk build-library")
     assert "--require-hashes" in plan and "--no-deps" in plan
+
+
+def test_make_test_starts_the_long_files_first() -> None:
+    plan, files = (
+        make("test"),
+        {path.name for path in (*ROOT.glob("tests/*.py"), *ROOT.glob("plugins/*/tests/*.py"))},
+    )
+    assert "--no-loadscope-reorder" in plan and set(LONG) <= files
+    tests = [SimpleNamespace(path=Path(name)) for name in ("test_a.py", *LONG[::-1], "test_b.py")]
+    long_files_first(tests)  # type: ignore[arg-type]
+    assert [test.path.name for test in tests] == [*LONG, "test_a.py", "test_b.py"]
 
 
 def test_make_test_runs_everything() -> None:
