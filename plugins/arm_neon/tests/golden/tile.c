@@ -33,10 +33,16 @@ int pd_tile(const float *restrict a, const float *restrict b, float *restrict c,
     acc_1_0 = pd_splat_f32v(0.0f);
     acc_1_1 = pd_splat_f32v(0.0f);
     for (int64_t i0 = 0; i0 < 8; i0++) {
-        acc_0_0 = acc_0_0 + pd_splat_f32v(a[i0]) * pd_load_f32v(&b[i0*8]);
-        acc_0_1 = acc_0_1 + pd_splat_f32v(a[i0]) * pd_load_f32v(&b[i0*8 + 4]);
-        acc_1_0 = acc_1_0 + pd_splat_f32v(a[i0 + 8]) * pd_load_f32v(&b[i0*8]);
-        acc_1_1 = acc_1_1 + pd_splat_f32v(a[i0 + 8]) * pd_load_f32v(&b[i0*8 + 4]);
+         {
+            pd_f32v pd_held_0 = pd_load_f32v(&b[i0*8]);
+            PD_HOLD(pd_held_0);
+            acc_0_0 = acc_0_0 + pd_splat_f32v(a[i0]) * pd_held_0;
+            pd_f32v pd_held_1 = pd_load_f32v(&b[i0*8 + 4]);
+            PD_HOLD(pd_held_1);
+            acc_0_1 = acc_0_1 + pd_splat_f32v(a[i0]) * pd_held_1;
+            acc_1_0 = acc_1_0 + pd_splat_f32v(a[i0 + 8]) * pd_held_0;
+            acc_1_1 = acc_1_1 + pd_splat_f32v(a[i0 + 8]) * pd_held_1;
+        }
     }
     pd_store_f32v(&c[0], acc_0_0);
     pd_store_f32v(&c[4], acc_0_1);
