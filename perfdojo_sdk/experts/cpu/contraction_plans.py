@@ -316,10 +316,14 @@ def _cost_of_dots(program: Program, nest: Nest, target: Target) -> float:
     cost = 0.0
     for product in nest.products:
         level = max((*product.one.levels, *product.other.levels))
-        strides = [
-            lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in (product.one, product.other)
-        ]
-        last = prod(product.sizes[-2:]) if nest.group else product.sizes[-1]
-        width = min(lanes, last) if all(stride in (0, 1) for stride in strides) else 1
+        last = product.sizes[-1]
+
+        def strides(level: int, product: Product = product) -> set[int | None]:
+            operands = (product.one, product.other)
+            return {lane_stride(program.buffer_of[a.array], a.subscripts, level) for a in operands}
+
+        if nest.group and len(product.sizes) > 1 and strides(level - 1) <= {0, last}:
+            last *= product.sizes[-2]  # groups that lie one after the other
+        width = min(lanes, last) if strides(level) <= {0, 1} else 1
         cost += 2 / max(width, 2) * product.steps * prod(nest.sizes)
     return cost

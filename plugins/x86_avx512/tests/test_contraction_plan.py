@@ -51,7 +51,7 @@ def test_remainders_become_equal_vectors_or_a_short_one() -> None:
 
 def test_a_convolution_with_few_rows_of_pixels_has_its_lanes_along_the_filters() -> None:
     direct, filtered = play("conv2").traces
-    assert direct.program.buffer_of["f_r"].shape == (64, 3, 3, 4, 16)
+    assert direct.program.buffer_of["f_r"].shape == (4, 16, 3, 3, 4, 16), "four blocks of channels"
     assert filtered.program.buffer_of["f_r"].shape == (64, 3, 64), "the middle tap is in no product alone"
     for trace in play("conv1").traces:
         assert "f_r" not in trace.program.buffer_of
