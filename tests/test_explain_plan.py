@@ -118,6 +118,7 @@ def test_a_plan_goes_on_from_the_moves_of_a_game(cli: Cli, tmp_path: Path) -> No
     [
         (("--game", "99", "-o", "x.json"), "--game 99: the expert plays"),
         (("--game", "2"), "--game needs --output"),
+        (("-o", "bytes.dojo"), "--output would replace bytes.dojo"),
     ],
 )
 def test_a_game_that_cannot_be_saved(cli: Cli, tmp_path: Path, words: tuple[str, ...], said: str) -> None:
@@ -125,6 +126,7 @@ def test_a_game_that_cannot_be_saved(cli: Cli, tmp_path: Path, words: tuple[str,
     (tmp_path / "bytes.dojo").write_text(BYTES)
     refused = cli("explain-plan", "bytes.dojo", "--target", target, *words, plugins=target)
     assert refused.code == 2 and said in " ".join(refused.err.split()) and not (tmp_path / "x.json").exists()
+    assert (tmp_path / "bytes.dojo").read_text() == BYTES
 
 
 def test_the_words_of_a_table_are_explained_below_it_and_no_others(cli: Cli, tmp_path: Path) -> None:

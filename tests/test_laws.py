@@ -248,12 +248,38 @@ def test_exponents_may_have_positive_factors(exponent: str, first: str, second: 
 
 @pytest.mark.parametrize(
     "exponent",
-    ["(x[{0}] - m[0]) * -0.125", "(x[{0}] - m[0]) * 0", "2 / (x[{0}] - m[0])", "(x[{0}] - m[0]) * m[0]"],
+    [
+        "(x[{0}] - m[0]) * -0.125",
+        "(x[{0}] - m[0]) * 0",
+        "2 / (x[{0}] - m[0])",
+        "(x[{0}] - m[0]) * m[0]",
+        "(x[{0}] - m[0]) * 1e39",
+        "(x[{0}] - m[0]) / 1e-46",  # infinite, and by zero, in f32
+    ],
 )
 def test_other_exponents_stay(exponent: str) -> None:
     """A maximum bounds none of them from above."""
     start = program(SCALED.format(exponent=exponent))
     assert RULES.attempt(start, move("rebase_exponent(c2, maximum=q)")).code == "PD-T296"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("(x[{0}] - m[0]) * -2", "exp((x[{0}] - q[0]) * -2) * exp((q[0] - m[0]) * -2)"),
+        ("(x[{0}] - m[0]) * 0", "exp((x[{0}] - q[0]) * 0) * exp((q[0] - m[0]) * 0)"),
+        ("x[{0}]", "exp(x[{0}]) * exp(x[{0}])"),
+        ("2 / (x[{0}] - m[0])", "exp(2 / (x[{0}] - q[0])) * exp(2 / (q[0] - m[0]))"),
+    ],
+)
+def test_the_dependence_leg_refutes_other_products(before: str, after: str) -> None:
+    start = program(SCALED.format(exponent=before))
+    step = RULES.step(
+        program(SCALED.format(exponent="x[{0}] - m[0]")), move("rebase_exponent(c2, maximum=q)")
+    )
+    end = parse(start.text.replace(f"exp({before})", after), DIALECT)
+    report = verify_dependence(start, end, RULES.relation(step), DIALECT, step.legal.kind, step.legal.laws)
+    assert not report.ok
 
 
 def depends(step: Step, after: Program) -> bool:

@@ -603,13 +603,16 @@ def test_a_long_sum_of_floats_is_added_up_in_blocks(dtype: str, rows: int, terms
     assert dtype == "i32" or all(few <= 8 for few in added if few < 1024), game.program.text
 
 
-@pytest.mark.parametrize(("dtype", "channels", "terms"), [("f32", 64, 144), ("f32", 48, 432), ("i32", 64, 576)])
+@pytest.mark.parametrize(
+    ("dtype", "channels", "terms"), [("f32", 64, 144), ("f32", 48, 432), ("i32", 64, 576)]
+)
 def test_taps_and_channels_are_added_up_in_blocks(dtype: str, channels: int, terms: int) -> None:
-    """As other systems do, a few channels at a time, where there are many; integers are exact in any order."""
+    """As other systems do, a few channels at a time, where there are many; integers are exact anyway."""
     root = parse(
         f"kernel conv(x, w) -> y\nx {dtype} [{channels},10,34] heap\nw {dtype} [32,{channels},3,3] heap\n"
         f"y {dtype} [32,8,32] heap\n\n32 8 32\n| y[{{0}},{{1}},{{2}}] = 0\n"
-        f"| {channels} 3 3 y[{{0}},{{1}},{{2}}] += x[{{3}},{{1}}+{{4}},{{2}}+{{5}}] * w[{{0}},{{3}},{{4}},{{5}}]"
+        f"| {channels} 3 3 y[{{0}},{{1}},{{2}}] += "
+        "x[{3},{1}+{4},{2}+{5}] * w[{0},{3},{4},{5}]"
     )
     game = plan(root, RULES, TARGET).games[0]
     assert passes(game)

@@ -276,6 +276,14 @@ FAMILIES: dict[str, dict[str, Case]] = {
             for way in WAYS
             for own in (True, False)
         },
+        "counts that wrap": (
+            lambda k, o, n: [k.scatter_reduce(0, n, o, "mean", include_self=own) for own in (True, False)],
+            (
+                torch.zeros(2, dtype=torch.int8),
+                torch.ones(130, dtype=torch.int8),
+                torch.zeros(130, dtype=torch.int64),
+            ),
+        ),
         "truth": (
             lambda m, n: [
                 m.scatter_reduce(0, n, ~m, way, include_self=own)
@@ -315,6 +323,9 @@ FAMILIES: dict[str, dict[str, Case]] = {
                 ],
                 F.embedding_bag(n.int(), w, mode="sum", per_sample_weights=p),
                 F.embedding_bag(n, w, mode="sum", padding_idx=1),
+                F.embedding_bag(
+                    n, w, mode="sum", padding_idx=2, per_sample_weights=torch.where(n == 2, INF, p)
+                ),
                 F.embedding_bag(n.view(-1), w, o, mode="mean", padding_idx=-4),
                 F.embedding_bag(
                     n.view(-1), w, torch.tensor([0, 3, 10]), mode="sum", include_last_offset=True
@@ -407,6 +418,7 @@ FAMILIES: dict[str, dict[str, Case]] = {
             lambda a, b: (
                 torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist"),
                 *[torch.cdist(a, b, order) for order in (0.0, 0.5, 1.0, 3.0, INF)],
+                *[torch.cdist(a[..., :0], b[:, :0], order) for order in (1.0, 2.0, INF)],
             ),
             (X, f(5, 4)),
         ),

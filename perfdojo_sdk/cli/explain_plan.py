@@ -78,6 +78,8 @@ def command(
     replayed, changed and continued; a build times all of its games, of which --game N saves another than the
     first, the likeliest. The exit code is 3 when the target's expert does not tell.
     """
+    if output is not None and output.resolve() == Path(source).resolve():
+        raise typer.BadParameter(f"--output would replace {source}, which is the source: name another file")
     if not is_model(source):
         asked = _of_source(source, target, given, kernel, constant or [])
     elif constant:

@@ -59,6 +59,9 @@ from perfdojo_sdk.core.storage import Buffer
 #: Most vectors of a nest that are loaded into variables: with more, sums would leave the registers.
 MOST_HELD = 8
 
+#: Bytes of the shortest of them.
+LEAST_HELD_BYTES = 16
+
 #: The first and the last active lane are in these variables where a condition differs from lane to lane.
 LOW, HIGH = "pd_low", "pd_high"
 
@@ -112,7 +115,7 @@ class LaneEmitter(CEmitter):
 
     def loaded(self, kind: str, text: str) -> str:
         """A vector of ``kind`` that ``text`` loads from memory; its variable, if it has one."""
-        if self.loads is not None:
+        if self.loads is not None and _is_register(kind):
             self.loads[text] += 1
         name = self.held.get(text)
         if name is None:
@@ -152,6 +155,13 @@ class LaneEmitter(CEmitter):
             step = {outermost: AffineExpr.of({outermost: 1}, 1)}
             following = source.substitute(lambda level: step.get(level) or AffineExpr.level(level))
             self.function.line(f"pd_prefetch_ahead({self.address(following, point)});")
+
+
+def _is_register(kind: str) -> bool:
+    """True if vectors of a kind are long enough for a register of vectors; compilers may keep shorter ones in
+    those of scalars."""
+    dtype, _, lanes = kind.rpartition("x")
+    return not dtype or BYTES[dtype] * int(lanes) >= LEAST_HELD_BYTES
 
 
 def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: int, point: Point) -> None:

@@ -56,6 +56,11 @@ def largest(dtype: str) -> float:
     return (2.0 - 2.0 ** (1 - DIGITS[dtype])) * 2.0**exponent
 
 
+def is_positive_normal(value: float, dtype: str) -> bool:
+    """True if a number is positive and, in a float dtype, neither infinite nor a denormal."""
+    return dtype in FLOAT_DTYPES and smallest_normal(dtype) <= value <= largest(dtype)
+
+
 def smallest_normal(dtype: str) -> float:
     """The smallest positive value of a float dtype that has all its digits; its reciprocal is finite."""
     return 2.0 ** -{"f64": 1022, "f16": 14}.get(dtype, 126)

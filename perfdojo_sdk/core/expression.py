@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from math import isfinite
 from operator import attrgetter
 from typing import Any, ClassVar, TypeAlias, TypeGuard, TypeVar
 
+from perfdojo_sdk.core.dtypes import is_positive_normal
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.operations import ACCUMULATIONS as ACCUMULATIONS
 from perfdojo_sdk.core.operations import INFIX
@@ -373,15 +373,11 @@ def exponent_difference(exponent: Expression) -> Operation | None:
         return exponent
     if performs(exponent, "mul", "div"):
         one, other = exponent.arguments
-        if _is_positive(other):
+        if isinstance(other, Literal) and is_positive_normal(other.value, other.dtype):
             return exponent_difference(one)
-        if exponent.name == "mul" and _is_positive(one):
+        if exponent.name == "mul" and isinstance(one, Literal) and is_positive_normal(one.value, one.dtype):
             return exponent_difference(other)
     return None
-
-
-def _is_positive(value: Expression) -> bool:
-    return isinstance(value, Literal) and isfinite(value.value) and value.value > 0
 
 
 def fold(value: Expression, combine: Callable[[Expression, tuple[T, ...]], T]) -> T:

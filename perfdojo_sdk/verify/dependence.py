@@ -25,7 +25,7 @@ from itertools import count, product
 from typing import NamedTuple, TypeAlias, assert_never
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, integer_bounds, rounding_law
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, integer_bounds, is_positive_normal, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
 from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, TO_ODD, holds
@@ -327,22 +327,23 @@ def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Te
     if term.head[:2] != ("operation", "mul"):
         return []
     exponents = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
-    scaled = [_scaled_difference(exponent) for exponent in exponents]
-    if len(scaled) != 3 or any(s is None or s[1] != scaled[0][1] for s in scaled if scaled[0]):
+    scaled = [found for exponent in exponents if (found := _scaled_difference(exponent))]
+    if len(exponents) != 3 or len(scaled) != 3 or any(steps != scaled[0][1] for _, steps in scaled):
         return []
-    before, first, second = (difference for difference, _ in filter(None, scaled))
+    before, first, second = (difference for difference, _ in scaled)
     if not _one_value(new, first.arguments[1], second.arguments[0]):
         return []
     return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
 
 
 def _scaled_difference(term: _Term) -> tuple[_Term, tuple[object, ...]] | None:
-    """The difference in a term, and the steps by which literals multiply and divide it."""
+    """The difference in a term, and the steps by which positive literals multiply and divide it."""
     if term.head[:2] == ("operation", "sub"):
         return term, ()
     pairs = {"mul": (term.arguments, term.arguments[::-1]), "div": (term.arguments,)}
     for one, number in pairs.get(str(term.head[1]), ()) if term.head[0] == "operation" else ():
-        inner = _scaled_difference(one) if number.head[0] == "literal" else None
+        positive = number.head[0] == "literal" and is_positive_normal(float(number.head[1]), number.head[2])
+        inner = _scaled_difference(one) if positive else None
         if inner:
             return inner[0], (*inner[1], (term.head[1], number.head))
     return None

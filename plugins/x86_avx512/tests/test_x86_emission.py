@@ -274,6 +274,18 @@ def test_many_shared_vectors_are_left_to_the_compiler() -> None:
     assert "PD_HOLD" not in body(wide)
 
 
+def test_vectors_below_a_register_are_left_to_the_compiler() -> None:
+    """clang has no vector register for eight bytes of integers."""
+    text = STENCIL.replace("x f32", "x u8").replace("x[{2}+{1},{0}+{3}]", "f32(x[{2}+{1},{0}+{3}])")
+    assert body(text).count("PD_HOLD(") == 4, "16 bytes"
+    few = (
+        text.replace("16:v", "8:v")
+        .replace("acc f32 [4,16]", "acc f32 [4,8]")
+        .replace("y f32 [4,16]", "y f32 [4,8]")
+    )
+    assert "PD_HOLD" not in body(few, "x86_avx2")
+
+
 SHORT = """kernel rest(x) -> y
 x f32 [3,24] heap
 a f32 [3:N,8] reg

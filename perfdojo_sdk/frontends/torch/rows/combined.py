@@ -48,10 +48,10 @@ def _combined(c: Call, places: Value, updates: Value, axis: int) -> Value:
     found = g.scatter_elements(c.b, x, places, updates, axis, by, negative=False)
     if how != "mean" or counts is None:
         return found
-    least = f"max({{}} + {int(own)}, 1)"
 
     def mean(total: str, n: str) -> str:
-        count = least.format(n)
+        number = f"({n} + {int(own)})"
+        count = f"select({number} == 0, 1, {number})"  # of the tensor's dtype, in which it may wrap
         if is_float(c.dtype):
             return f"{total} / {count}"
         return f"{total} / {count} - select(rem({total}, {count}) < 0, 1, 0)"
@@ -121,10 +121,11 @@ def _embedding_bag(c: Call) -> list[Value | None]:
         kept = pointwise(
             c, "kept", lambda a: f"select({a} == {padding}, 0, 1)", places, dtype="i64", computed="i64"
         )
-        column = c.b.view(kept, (count, 1))
-        found = pointwise(c, "without_padding", lambda a, k: f"select({k} > 0, {a}, 0)", found, column)
     if weights is not None:
         found = pointwise(c, "weighted", lambda a, p: f"{a} * {p}", found, c.b.view(weights, (count, 1)))
+    if kept is not None:
+        column = c.b.view(kept, (count, 1))
+        found = pointwise(c, "without_padding", lambda a, k: f"select({k} > 0, {a}, 0)", found, column)
     total = _summed(c, found, bag)
     if mode == 1:
         ones = kept if kept is not None else _filled(c, (count,), 1, "i64")

@@ -152,19 +152,19 @@ def _four(c: Call, x: Value) -> Value:
 
 
 def _pairwise(c: Call) -> Value:
-    """Distances of all pairs of rows, p = 1 or 2."""
+    """Distances of all pairs of rows; 0 where these have no elements."""
     x, y, p = c["x1"], c["x2"], c.real("p", 2.0)
     if x.rank < 2 or y.rank != x.rank or x.shape[:-2] != y.shape[:-2]:
         raise Refused(Reason.CHOICE, f"cdist of {x.text} and {y.text} with p = {p}")
     one = c.b.view(x, (*x.shape[:-1], 1, x.shape[-1]))
     other = c.b.view(y, (*y.shape[:-2], 1, *y.shape[-2:]))
-    if p not in (1.0, 2.0):
+    if p not in (1.0, 2.0) and x.shape[-1]:
         gap = pointwise(c, "difference", lambda a, d: f"{a} - {d}", one, other)
         return norm(c, gap, p, (gap.rank - 1,), False)
     text = "abs({a} - {d})" if p == 1.0 else "({a} - {d}) * ({a} - {d})"
     terms = pointwise(c, "distance_terms", lambda a, d: text.replace("{a}", a).replace("{d}", d), one, other)
     total = reduce_sum(c.b, terms, (terms.rank - 1,), False)
-    return total if p == 1.0 else pointwise(c, "sqrt", lambda a: f"sqrt({a})", total)
+    return total if p == 1.0 or not x.shape[-1] else pointwise(c, "sqrt", lambda a: f"sqrt({a})", total)
 
 
 ROWS: Mapping[str, Row] = {
