@@ -54,7 +54,10 @@ def _combined(c: Call, places: Value, updates: Value, axis: int) -> Value:
         count = f"select({number} == 0, 1, {number})"  # of the tensor's dtype, in which it may wrap
         if is_float(c.dtype):
             return f"{total} / {count}"
-        return f"{total} / {count} - select(rem({total}, {count}) < 0, 1, 0)"
+        rest = f"rem({total}, {count})"
+        one, other = f"select({count} > 0, 1, 0)", f"select({count} < 0, 1, 0)"
+        below = f"select({rest} < 0, {one}, select({rest} > 0, {other}, 0))"
+        return f"{total} / {count} - {below}"
 
     return pointwise(c, "mean", mean, found, counts)
 
