@@ -26,6 +26,9 @@
  * PD_ONE_OF_EIGHT_OWN with
  *
  *   pd_one_of_eight_f32v(v, c0, ..., c7)   of eight constants the one that the last three bits of each lane name
+ *
+ * and PD_HOLD(v), which keeps a vector of any kind in the register that it is in, where a compiler would rather
+ * load it again.
  */
 #ifndef PD_VECTOR_H
 #define PD_VECTOR_H
@@ -37,12 +40,7 @@
 /* The same for a line that will be written: no other core keeps a copy of it. */
 #define pd_prefetch_write(p) __builtin_prefetch(p, 1)
 
-/* Keeps a vector in the register that it is in, where a compiler would rather load it again. */
-#if defined(__x86_64__)
-#define PD_HOLD(v) __asm__("" : "+v"(v))
-#elif defined(__aarch64__)
-#define PD_HOLD(v) __asm__("" : "+w"(v))
-#else
+#ifndef PD_HOLD
 #define PD_HOLD(v) ((void)0)
 #endif
 

@@ -37,6 +37,7 @@ PD_FEATURE(pd_has_matrices_of_bytes, "id_aa64isar1_el1", 52)
 /* Products of bf16: BFDOT and BFMMLA. */
 PD_FEATURE(pd_has_sums_of_bf16, "id_aa64isar1_el1", 44)
 
+#define PD_HOLD(v) __asm__("" : "+w"(v))
 #include "pd_vector.h"
 
 #endif

@@ -164,6 +164,7 @@ PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm256_ceil_ps(v); }
 PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return _mm256_round_ps(v, _MM_FROUND_TO_ZERO | _MM_FROUND_NO_EXC); }
 PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return _mm256_round_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 
+#define PD_HOLD(v) __asm__("" : "+x"(v))
 #include "pd_vector.h"
 
 #endif

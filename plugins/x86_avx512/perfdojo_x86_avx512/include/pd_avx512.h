@@ -116,6 +116,7 @@ PD_INLINE pd_f32v pd_ceil_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_F
 PD_INLINE pd_f32v pd_trunc_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_ZERO); }
 PD_INLINE pd_f32v pd_round_f32v(pd_f32v v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT); }
 
+#define PD_HOLD(v) __asm__("" : "+v"(v))
 #include "pd_vector.h"
 
 #endif
