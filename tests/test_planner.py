@@ -580,6 +580,15 @@ def test_factors_of_a_product_get_names() -> None:
     assert "factor_reduction" not in moves, "a law that the user does not allow"
 
 
+def terms_of_sums(program: Program) -> list[int]:
+    """The number of terms that each sum takes before its result goes elsewhere."""
+    return [
+        prod(size for level, size in enumerate(place.sizes) if level not in place.node.target.levels)
+        for place in program.places
+        if isinstance(place.node, Statement) and place.node.accumulate
+    ]
+
+
 @pytest.mark.parametrize(
     ("dtype", "rows", "terms", "most"),
     [("f32", 24, 4096, 1024), ("f32", 25, 4099, 1024), ("f32", 6, 2050, 1024), ("i32", 24, 4096, 4096)],
@@ -594,11 +603,7 @@ def test_a_long_sum_of_floats_is_added_up_in_blocks(dtype: str, rows: int, terms
     )
     game = plan(root, RULES, TARGET).games[0]
     assert passes(game)
-    added = [
-        prod(size for level, size in enumerate(place.sizes) if level not in place.node.target.levels)
-        for place in game.program.places
-        if isinstance(place.node, Statement) and place.node.accumulate
-    ]
+    added = terms_of_sums(game.program)
     assert max(added) == most, game.program.text
     assert dtype == "i32" or all(few <= 8 for few in added if few < 1024), game.program.text
 
@@ -616,12 +621,7 @@ def test_taps_and_channels_are_added_up_in_blocks(dtype: str, channels: int, ter
     )
     game = plan(root, RULES, TARGET).games[0]
     assert passes(game)
-    found = [
-        prod(size for level, size in enumerate(place.sizes) if level not in place.node.target.levels)
-        for place in game.program.places
-        if isinstance(place.node, Statement) and place.node.accumulate
-    ]
-    assert max(found) == terms, game.program.text
+    assert max(terms_of_sums(game.program)) == terms, game.program.text
 
 
 def test_rows_of_a_scan_go_in_step() -> None:
