@@ -134,7 +134,12 @@ def test_a_bound_call_reads_its_inputs_and_writes_its_outputs_anew(model: Model)
         ((1, 5, 6), "x has 3 dimensions", "leave its first dimension out: x[0]"),
         ((6,), "x has 1 dimension, [6]; the model takes 2", "the model was built for f32 [3,6]"),
         ((), "x has 0 dimensions, []; the model takes 2", "the model was built for f32 [3,6]"),
-        ((3, 5), "x has the shape [3,5], the model takes f32 [3,6]", "x=f32[batch,3]"),
+        (
+            (3, 5),
+            "x has the shape [3,5], the model takes f32 [3,6]",
+            "for these sizes with --input 'x=f32[3,5]'",
+        ),
+        ((4, 6), "x has the shape [4,6], the model takes f32 [3,6]", "--input 'x=f32[batch,6]'"),
     ],
 )
 def test_arrays_of_another_shape_are_refused_with_both_shapes(

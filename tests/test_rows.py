@@ -721,6 +721,10 @@ def test_the_command_lists_free_rows(cli: Callable[..., Outcome], tmp_path: Path
     clear(cli("optimize", "m.onnx", "--input", "x=f32[n,m]", "--list", plugins="toy"), 1, "PD-O062")
     apart = ("--input", "x=f32[n,3]", "--input", "k=i64[m]")
     clear(cli("optimize", "m.onnx", *apart, "--list", plugins="toy"), 1, "PD-O052")
+    twice = cli(
+        "optimize", "m.onnx", "--input", "x=f32[2,3]", "--input", "x=f32[4,3]", "--list", plugins="toy"
+    )
+    assert twice.code == 2 and "x is given twice" in " ".join(twice.err.split())
     clear(cli("optimize", "m.onnx", "--blocks", "0", plugins="toy"), 1, "PD-O051")
     assert cli("optimize", "m.onnx", "--blocks", "one", plugins="toy").code == 2
     unknown = cli("optimize", "m.onnx", "--input", "z=f32[2,3]", "--list", plugins="toy")

@@ -520,5 +520,6 @@ def test_the_guide_compiles_a_module(capsys: pytest.CaptureFixture[str]) -> None
     names: dict[str, Any] = {}
     exec(short.replace('"perfdojo")', '"perfdojo", options={"interpret": True})'), names)
     assert len(short.split("\n")) <= 5 and names["y"].shape == (8, 32)
-    assert "graph 1: 1 kernel" in report(names["net"]).text
+    made = report(names["net"])
+    assert "graph 1: 1 kernel" in made.text and str(made) == made.text
     assert text.index(short) < text.index("## From ONNX"), "it stands at the top"

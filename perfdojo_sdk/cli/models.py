@@ -348,6 +348,8 @@ def inputs_of(given: Sequence[str]) -> Inputs:
         if match is None or not all(map(_is_size, sizes)):
             what = f"{text[:80]!r} is no input; write for example x=f32[8,3,224,224] or x=f32[batch,128]"
             raise typer.BadParameter(what)
+        if match["name"] in found:
+            raise typer.BadParameter(f"{match['name'][:60]} is given twice; write one --input for each input")
         found[match["name"]] = (match["dtype"] or "", tuple(int(s) if s.isdigit() else s for s in sizes))
     return found
 

@@ -400,11 +400,20 @@ class Model:
         shown = f"[{','.join(map(str, array.shape))}]"
         if array.ndim == len(entry.shape):
             what = f"{name} has the shape {shown}, the model takes {expected}"
-            free = "build the model with a name for the size that differs, such as --input 'x=f32[batch,3]'"
-            return ArgumentValueError("PD-L011", what, hint=free if self._rows is None else "")
+            return ArgumentValueError("PD-L011", what, hint=self._other_sizes(name, array.shape))
         what = f"{name} has {number_of(array.ndim, 'dimensions')}, {shown}; the model takes"
         what += f" {len(entry.shape)}, {expected}"
         return ArgumentValueError("PD-L011", what, hint=self._other_rank(name, array.shape))
+
+    def _other_sizes(self, name: str, given: tuple[int, ...]) -> str:
+        """Advice on an input with as many dimensions and other sizes."""
+        if self._rows is not None:
+            return ""
+        entry = self.manifest.values[name]
+        rows = tuple(given[1:]) == tuple(entry.shape[1:])
+        sizes = ",".join(["batch" if rows else str(given[0]), *map(str, given[1:])])
+        why = "for any number of rows, build the model" if rows else "build a model for these sizes"
+        return f"{why} with --input '{name}={entry.dtype}[{sizes}]'"
 
     def _other_rank(self, name: str, given: tuple[int, ...]) -> str:
         """Advice on an input with too few or too many dimensions."""

@@ -28,6 +28,9 @@ class Report:
         """True if every call runs in a kernel of ours."""
         return not self.breaks and not any(graph.whole or graph.elsewhere for graph in self.graphs)
 
+    def __str__(self) -> str:
+        return self.text
+
     @property
     def text(self) -> str:
         """The report for a person."""
