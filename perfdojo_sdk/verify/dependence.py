@@ -21,13 +21,12 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from itertools import count, product
-from typing import NamedTuple, TypeAlias, assert_never
+from typing import TypeAlias
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, integer_bounds, is_positive_normal, rounding_law
+from perfdojo_sdk.core.dtypes import INTEGER_DTYPES, bits, rounding_law
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.expression import Cast, Expression, IndexValue, Literal, Operation, Read, performs
+from perfdojo_sdk.core.expression import Expression, IndexValue, Literal, Read, performs
 from perfdojo_sdk.core.laws import EXPONENT, FACTOR, FILTER, FLUSHED, RECIPROCAL, SQUARES, TO_ODD, holds
 from perfdojo_sdk.core.operations import ACCUMULATIONS
 from perfdojo_sdk.core.program import Program
@@ -62,11 +61,19 @@ from perfdojo_sdk.verify.races import check_races, check_written
 from perfdojo_sdk.verify.repetition import check_repeated
 from perfdojo_sdk.verify.sets import Refuted, Session, isl, sample, writers
 from perfdojo_sdk.verify.shifts import check_behind, check_same_reads
+from perfdojo_sdk.verify.terms import (
+    FULL,
+    Term,
+    beneath,
+    factors,
+    leaf,
+    one_over,
+    scaled_difference,
+    term_of,
+    unrounded,
+)
 from perfdojo_sdk.verify.tracing import Origins, Part, Piece, Tracer
 from perfdojo_sdk.verify.written_out import written_out
-
-#: The dtype that roundings start from.
-_FULL = "f32"
 
 
 @dataclass(frozen=True)
@@ -186,148 +193,46 @@ _Pair: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]] | tuple[tuple[str, ..
 """Old readers, the new readers to follow to the same value, and a partial result that it is combined with."""
 
 
-class _Term(NamedTuple):
-    """An expression whose leaves are readers. ``path``: the readers to follow, the last one's value."""
-
-    head: tuple[str, ...]
-    arguments: tuple[_Term, ...] = ()
-    path: tuple[str, ...] = ()
-
-
-def _term(name: str, value: Expression, leaf: Callable[[str, Read | IndexValue], _Term]) -> _Term:
-    """``leaf`` makes the term of the k-th leaf of statement ``name``, given the reader's name."""
-    return _numbered(value, leaf, (f"{name}_{k}" for k in count()))
-
-
-def _numbered(
-    node: Expression, leaf: Callable[[str, Read | IndexValue], _Term], readers: Iterator[str]
-) -> _Term:
-    match node:
-        case Read() | IndexValue():
-            return leaf(next(readers), node)
-        case Literal():
-            return _Term(("literal", node.text, node.dtype))
-        case Cast():
-            return _converted(_numbered(node.argument, leaf, readers), node.dtype)
-        case Operation():
-            arguments = tuple([_numbered(a, leaf, readers) for a in node.arguments])
-            return _Term(("operation", node.name, node.dtype), arguments)
-        case _:
-            assert_never(node)
-
-
-def _converted(term: _Term, dtype: str) -> _Term:
-    """The term in another dtype; what became another integer first, and lost nothing, at once."""
-    if term.head[0] == "cast" and term.head[-1] in INTEGER_DTYPES:
-        (low, high), found = integer_bounds(term.head[-1]), _bounds(term.arguments[0])
-        if found and low <= found[0] and found[1] <= high:
-            term = term.arguments[0]
-    return _Term(("cast", dtype), (term,)) if term.head[-1] != dtype else term
-
-
-def _bounds(term: _Term) -> tuple[int, int] | None:
-    """The least and the largest value of a term of integers; None for one of other numbers."""
-    dtype = term.head[-1]
-    if dtype not in INTEGER_DTYPES:
-        return None
-    everything, found = integer_bounds(dtype), None
-    inner = [_bounds(argument) for argument in term.arguments]
-    known = [each for each in inner if each is not None]
-    if term.head[0] == "literal":
-        found = int(term.head[1]), int(term.head[1])
-    elif term.head[0] == "cast":
-        found = inner[0]
-    elif term.head[0] == "operation" and len(known) == len(inner):
-        found = _bounds_of(term.head[1], known)
-    return found if found and everything[0] <= found[0] and found[1] <= everything[1] else everything
-
-
-def _bounds_of(operation: str, operands: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
-    """The bounds of an operation that takes its extremes at those of its operands."""
-    functions: dict[str, Callable[..., int]] = {
-        "add": int.__add__, "sub": int.__sub__, "mul": int.__mul__, "neg": int.__neg__, "max": max, "min": min
-    }  # fmt: skip
-    if operation not in functions:
-        return None
-    ends = [functions[operation](*chosen) for chosen in product(*operands)]
-    return min(ends), max(ends)
-
-
-def _leaf(reader: str, node: Read | IndexValue) -> _Term:
-    return _Term(("leaf", node.dtype), path=(reader,))
-
-
-def _unrounded(term: _Term, dtype: str) -> _Term:
-    """The term without conversions between f32 and ``dtype``; operations keep the dtype that they work in."""
-    arguments = tuple(_unrounded(a, dtype) for a in term.arguments)
-    if term.head[0] == "cast" and term.head[-1] in (dtype, _FULL) and arguments[0].head[-1] == _FULL:
-        return arguments[0]
-    if term.head[0] != "operation" and term.head[-1] == dtype:
-        return term._replace(head=(*term.head[:-1], _FULL), arguments=arguments)
-    return term._replace(arguments=arguments)
-
-
-def _one_over(term: _Term) -> _Term | None:
-    """x of 1/x."""
-    if term.head[:2] == ("operation", "div") and term.arguments[0].head[:2] == ("literal", "1"):
-        return term.arguments[1]
-    return None
-
-
 def _defined(
     tracer: Tracer, reader: str, node: Read | IndexValue, within: frozenset[str] = frozenset()
-) -> _Term:
+) -> Term:
     """A leaf of a new statement; a read of a new definition becomes that definition's value."""
     found = writers(tracer.seen(reader)) if tracer.definitions else frozenset()
     if not found & tracer.definitions:
-        return _leaf(reader, node)
+        return leaf(reader, node)
     if len(found) > 1:
         raise Refuted(f"{tracer.new.reader_text(reader)}, which is only partly a new definition")
     (name,) = found
     if name in within:
         raise Refuted(f"{tracer.new.reader_text(reader)}: a new definition that depends on itself")
 
-    def inner(below: str, node: Read | IndexValue) -> _Term:
-        return _beneath(reader, _defined(tracer, below, node, within | {name}))
+    def inner(below: str, node: Read | IndexValue) -> Term:
+        return beneath(reader, _defined(tracer, below, node, within | {name}))
 
-    return _term(name, tracer.new.by_name[name].statement.value, inner)
+    return term_of(name, tracer.new.by_name[name].statement.value, inner)
 
 
-def _undefined(old: ProgramSets, definitions: frozenset[str], reader: str, node: Read | IndexValue) -> _Term:
+def _undefined(old: ProgramSets, definitions: frozenset[str], reader: str, node: Read | IndexValue) -> Term:
     """A leaf of an old statement; a read of an inlined definition becomes that definition's value."""
     found = writers(old.seen(reader, "last")) if definitions else frozenset()
     if not found & definitions:
-        return _leaf(reader, node)
+        return leaf(reader, node)
     if len(found) > 1:
         raise Refuted(f"{old.reader_text(reader)}, which is only partly an inlined definition")
     (name,) = found
     statement = old.by_name[name].statement
     if statement.accumulate:
         raise Refuted(f"{old.describe(statement.id)} is no definition")
-    return _term(name, statement.value, lambda below, inner: _beneath(reader, _leaf(below, inner)))
+    return term_of(name, statement.value, lambda below, inner: beneath(reader, leaf(below, inner)))
 
 
-def _beneath(reader: str, term: _Term) -> _Term:
-    """All leaves of a definition's value are reached through the ``reader`` of the definition."""
-    if term.path:
-        return term._replace(path=(reader, *term.path))
-    return term._replace(arguments=tuple(_beneath(reader, a) for a in term.arguments))
-
-
-def _factors(term: _Term) -> list[_Term]:
-    """The factors of a product, from the left."""
-    if term.head[:2] == ("operation", "mul"):
-        return [f for a in term.arguments for f in _factors(a)]
-    return [term]
-
-
-def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Term]]:
+def _rebased(new: ProgramSets, old: Term, term: Term) -> list[tuple[Term, Term]]:
     """(x, x') and (m, m') where old is exp(x - m) and term is exp(x' - q) * exp(q - m'), whatever q is; the
     differences may have factors and divisors, the same literals in all three."""
     if term.head[:2] != ("operation", "mul"):
         return []
     exponents = [t.arguments[0] for t in (old, *term.arguments) if t.head[:2] == ("operation", "exp")]
-    scaled = [found for exponent in exponents if (found := _scaled_difference(exponent))]
+    scaled = [found for exponent in exponents if (found := scaled_difference(exponent))]
     if len(exponents) != 3 or len(scaled) != 3 or any(steps != scaled[0][1] for _, steps in scaled):
         return []
     before, first, second = (difference for difference, _ in scaled)
@@ -336,20 +241,7 @@ def _rebased(new: ProgramSets, old: _Term, term: _Term) -> list[tuple[_Term, _Te
     return [(before.arguments[0], first.arguments[0]), (before.arguments[1], second.arguments[1])]
 
 
-def _scaled_difference(term: _Term) -> tuple[_Term, tuple[object, ...]] | None:
-    """The difference in a term, and the steps by which positive literals multiply and divide it."""
-    if term.head[:2] == ("operation", "sub"):
-        return term, ()
-    pairs = {"mul": (term.arguments, term.arguments[::-1]), "div": (term.arguments,)}
-    for one, number in pairs.get(str(term.head[1]), ()) if term.head[0] == "operation" else ():
-        positive = number.head[0] == "literal" and is_positive_normal(float(number.head[1]), number.head[2])
-        inner = _scaled_difference(one) if positive else None
-        if inner:
-            return inner[0], (*inner[1], (term.head[1], number.head))
-    return None
-
-
-def _one_value(new: ProgramSets, left: _Term, right: _Term) -> bool:
+def _one_value(new: ProgramSets, left: Term, right: Term) -> bool:
     """True if two terms of one statement are the same expression of elements read by one instance."""
     if left.path or right.path:
         same = left.head == right.head and len(left.path) == len(right.path) == 1
@@ -597,10 +489,10 @@ class _Step:
                 yield from self._factored(tracer, old, place, behind, law.factors)
             return
         inlined = frozenset(self.old.places[d].name for d in origin.inlined if d in self.old.places)
-        before = _term(old.name, old.statement.value, partial(_undefined, self.old, inlined))
-        after = _term(name, place.statement.value, partial(_defined, tracer))
+        before = term_of(old.name, old.statement.value, partial(_undefined, self.old, inlined))
+        after = term_of(name, place.statement.value, partial(_defined, tracer))
         if origin.rounded:
-            before, after = (_unrounded(term, origin.rounded) for term in (before, after))
+            before, after = (unrounded(term, origin.rounded) for term in (before, after))
         found = list(self._match(before, after))
         if None in found:
             if self.session.instances(name, place.domain).is_empty():
@@ -608,7 +500,7 @@ class _Step:
             raise Refuted(f"{described} computes another value than {was}")
         yield from (pair for pair in found if pair is not None)
 
-    def _split(self, old: _Term, new: _Term) -> _Pair | None:
+    def _split(self, old: Term, new: Term) -> _Pair | None:
         """A value that was read in one, and now is two reads and their combination; None for other terms."""
         if self.ordered or len(old.path) != 1 or new.head[0] != "operation" or len(new.arguments) != 2:
             return None
@@ -636,7 +528,7 @@ class _Step:
         described = self.new.describe(place.statement.id)
         self._need(rounding_law(origin.rounded), described)
         dtypes = {place.statement.dtype, old.statement.dtype}
-        if len(dtypes) > 1 and dtypes != {origin.rounded, _FULL}:
+        if len(dtypes) > 1 and dtypes != {origin.rounded, FULL}:
             raise Refuted(f"{described} has another dtype than {self.old.describe(origin.statement)}")
         if len(dtypes) > 1 and place.statement.accumulate:
             raise Refuted(f"{described} rounds a sum at each of its steps")
@@ -652,11 +544,11 @@ class _Step:
         """Pairs of readers of the factors that stayed; those that moved behind the sum are compared."""
         group = Group(tracer, place, combine)
         check_flow_of_parts(group)
-        before = _factors(_term(old.name, old.statement.value, _leaf))
+        before = factors(term_of(old.name, old.statement.value, leaf))
         kept = [term for k, term in enumerate(before) if k not in moved]
         gone = [term for k, term in enumerate(before) if k in moved]
-        after = _factors(_term(place.name, place.statement.value, partial(_defined, tracer)))
-        scale = _factors(_term(combine.name, combine.statement.value, _leaf).arguments[1])
+        after = factors(term_of(place.name, place.statement.value, partial(_defined, tracer)))
+        scale = factors(term_of(combine.name, combine.statement.value, leaf).arguments[1])
         found = [pair for a, b in zip(kept, after, strict=False) for pair in self._match(a, b)]
         scaled = [pair for a, b in zip(gone, scale, strict=False) for pair in self._match(a, b)]
         if None in (*found, *scaled) or (len(kept), len(gone)) != (len(after), len(scale)):
@@ -672,9 +564,9 @@ class _Step:
     ) -> Iterator[_Pair]:
         """Pairs of readers of ``a * b`` and of ``(a + c) * b`` behind which ``rest`` adds ``b * -c``."""
         check_behind(self.new, place, rest)
-        before = _term(old.name, old.statement.value, _leaf)
-        after = _term(place.name, place.statement.value, _leaf)
-        behind = _term(rest.name, rest.statement.value, _leaf)
+        before = term_of(old.name, old.statement.value, leaf)
+        after = term_of(place.name, place.statement.value, leaf)
+        behind = term_of(rest.name, rest.statement.value, leaf)
         product_of = ("operation", "mul", old.statement.dtype)
         if before.head == after.head == behind.head == product_of:
             for k in (0, 1):
@@ -688,7 +580,7 @@ class _Step:
         )
 
     def _with_shift(
-        self, before: Sequence[_Term], after: Sequence[_Term], rest: Sequence[_Term], k: int
+        self, before: Sequence[Term], after: Sequence[Term], rest: Sequence[Term], k: int
     ) -> list[_Pair] | None:
         """Pairs of readers if factor ``k`` of ``before`` is greater by a number in ``after``, and ``rest`` is
         the other factor times the opposite number; None if not."""
@@ -713,7 +605,7 @@ class _Step:
         if dtype and not holds(law, dtype):
             raise Refuted(f"{described} needs a law that {dtype} does not obey: {law}")
 
-    def _match(self, old: _Term, new: _Term) -> Iterator[_Pair | None]:
+    def _match(self, old: Term, new: Term) -> Iterator[_Pair | None]:
         """Pairs of leaves; None where the terms differ."""
         if old.head == new.head and len(old.arguments) == len(new.arguments):
             if old.path:
@@ -735,7 +627,7 @@ class _Step:
             return
         divides = old.head[:2] == ("operation", "div") and new.head == ("operation", "mul", old.head[2])
         lawful = divides and RECIPROCAL in self.laws and holds(RECIPROCAL, old.head[2])
-        divisor = _one_over(new.arguments[1]) if lawful else None
+        divisor = one_over(new.arguments[1]) if lawful else None
         if divisor is None:
             yield None
             return
