@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -148,6 +149,47 @@ def test_scalars_are_planned_as_arrays() -> None:
     scalar = CHAIN.replace("[64:N,80:N]", "[1]").replace("a[{0},{1}]", "a[0]").replace("e[{0},{1}]", "e[0]")
     games = planned(scalar)
     assert len(games) == len(planned(CHAIN)) and all(":v" in game for game in games)
+
+
+PRODUCT = """kernel product(x, w) -> y
+x f32 [48,64] heap
+w f32 [64,96] heap
+y f32 [48,96] heap
+
+48 96 y[{0},{1}] = 0
+"""
+
+
+@pytest.mark.parametrize("order", list(permutations("ijk")), ids="".join)
+def test_plans_do_not_depend_on_the_order_of_loops(order: tuple[str, ...]) -> None:
+    at = {name: f"{{{level}}}" for level, name in enumerate(order)}
+    i, j, k = (at[name] for name in "ijk")
+    sizes = " ".join(str({"i": 48, "j": 96, "k": 64}[name]) for name in order)
+    usual = PRODUCT + "48 96 64 y[{0},{1}] += x[{0},{2}] * w[{2},{1}]\n"
+    assert planned(f"{PRODUCT}{sizes} y[{i},{j}] += x[{i},{k}] * w[{k},{j}]\n") == planned(usual)
+
+
+def test_sums_in_one_loop_are_planned_as_in_two() -> None:
+    head = (
+        "kernel sums(x) -> y, z\nx f32 [48,64] heap\ny f32 [48] heap\nz f32 [48] heap\n\n"
+        "48\n| y[{0}] = 0\n| z[{0}] = 0\n"
+    )
+    one = head + "| 64\n| | y[{0}] += x[{0},{1}]\n| | z[{0}] += x[{0},{1}] * x[{0},{1}]\n"
+    two = head + "| 64 y[{0}] += x[{0},{1}]\n| 64 z[{0}] += x[{0},{1}] * x[{0},{1}]\n"
+    assert planned(one) == planned(two)
+
+
+def test_an_array_that_is_changed_in_steps_gets_a_loop_for_each() -> None:
+    head = "kernel steps(x) -> y\nx f32 [48,64] heap\ny f32 [48,64] heap\n\n"
+    steps = ("y[{0},{1}] = x[{0},{1}] * 2", "y[{0},{1}] += 1", "y[{0},{1}] = max(y[{0},{1}], 0)")
+    one = head + "48 64\n" + "".join(f"| {step}\n" for step in steps)
+    assert planned(one) == planned(head + "48\n" + "".join(f"| 64 {step}\n" for step in steps))
+
+
+def test_loops_through_neighbours_stay_where_nothing_is_summed_up() -> None:
+    text = "kernel turned(x) -> y\nx f32 [48,64] heap\ny f32 [64,48] heap\n\n48 64 y[{1},{0}] = x[{0},{1}]\n"
+    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    assert not normal_form.order_loops(start, TARGET)
 
 
 def test_iterations_that_depend_on_each_other_keep_their_places() -> None:

@@ -1,15 +1,18 @@
-"""The form that plans start from: each result has a place, each statement an innermost loop.
+"""The form that plans start from: places for results, a loop for each statement, loops in one order.
 
-People write one scalar for all iterations, as in C, or a dimension that takes no memory, or an array; and one
-loop for a chain of statements, or a loop for each. Plans shall not depend on that.
+People write one scalar for all iterations, as in C, or a dimension that takes no memory, or an array; one
+loop for a chain of statements, or a loop for each; loops in any order. Plans shall not depend on that.
 """
 
 from __future__ import annotations
 
+from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.geometry import common_depth
 from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.subscripts import MAX_DEPTH
 from perfdojo_sdk.core.transformation import Move, Step
 from perfdojo_sdk.core.transformations.storage import temporaries
+from perfdojo_sdk.experts.cpu.loops import arrange, chain
 from perfdojo_sdk.experts.cpu.steps import data_bytes
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -77,9 +80,7 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
     decisions = []
     for scope in [p.node for p in play.program.places if isinstance(p.node, Scope)]:
         statements = [child for child in scope.body if isinstance(child, Statement)]
-        plain = len(statements) == len(scope.body) > 1 and not any(s.guard for s in statements)
-        targets = {s.target.array for s in statements}
-        if not plain or len(targets) < len(statements) or not _independent(play, scope.id):
+        if not len(statements) == len(scope.body) > 1 or any(s.guard for s in statements):
             continue
         before = play.trace
         if all(play.may("fission_scope", each.id) for each in statements[1:]):
@@ -89,3 +90,40 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
         else:
             play.trace = before
     return decisions
+
+
+def order_loops(play: Play, target: Target) -> list[Decision]:
+    """Let the loops of a perfect nest go through results as they lie in memory, and make each sum at once."""
+    decisions = []
+    for root in [node.id for node in play.program.body if isinstance(node, Scope)]:
+        nest = chain(play, root)
+        [*rest] = play.scope(nest[-1]).body
+        if len(rest) != 1 or not isinstance(rest[0], Statement):
+            continue
+        order = _order_of(rest[0], len(nest))
+        before = play.trace
+        try:
+            arrange(play, [nest[level] for level in order])
+        except MoveError:
+            play.trace = before
+        if play.trace is not before:
+            text = ", ".join(f"{{{level}}}" for level in order)
+            why = "results are used as they lie in memory, each sum is made at once"
+            decisions.append(Decision("order loops", root, f"the order {text} of its loops", why))
+    return decisions
+
+
+def _order_of(statement: Statement, depth: int) -> list[int]:
+    """The levels of a nest in the order of the dimensions of its result, then those that it reduces over.
+
+    They stay as they are if the innermost one goes through neighbours in a nest that reduces nothing.
+    """
+    last = [access.subscripts[-1] for access in (statement.target, *statement.reads) if access.subscripts]
+    if not statement.accumulate and any(form.coefficients.get(depth - 1) == 1 for form in last):
+        return list(range(depth))
+
+    def place(level: int) -> int:
+        dims = enumerate(statement.target.subscripts)
+        return next((k for k, form in dims if level in form.levels), MAX_DEPTH)
+
+    return sorted(range(depth), key=place)
