@@ -93,24 +93,35 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
 
 
 def order_loops(play: Play, target: Target) -> list[Decision]:
-    """Let the loops of a perfect nest go through results as they lie in memory, and make each sum at once."""
+    """Let the loops of perfect nests go through results as they lie in memory, and make each sum at once.
+
+    Nests that sum up nothing follow only where such a nest was changed: else their loops stand as others want
+    them.
+    """
     decisions = []
-    for root in [node.id for node in play.program.body if isinstance(node, Scope)]:
-        nest = chain(play, root)
-        [*rest] = play.scope(nest[-1]).body
-        if len(rest) != 1 or not isinstance(rest[0], Statement):
-            continue
-        order = _order_of(rest[0], len(nest))
-        before = play.trace
-        try:
-            arrange(play, [nest[level] for level in order])
-        except MoveError:
-            play.trace = before
-        if play.trace is not before:
-            text = ", ".join(f"{{{level}}}" for level in order)
-            why = "results are used as they lie in memory, each sum is made at once"
-            decisions.append(Decision("order loops", root, f"the order {text} of its loops", why))
+    for sums in (True, False):
+        for root in [node.id for node in play.program.body if isinstance(node, Scope)]:
+            nest = chain(play, root)
+            [*inner] = play.scope(nest[-1]).body
+            if len(inner) != 1 or not isinstance(inner[0], Statement):
+                continue
+            statement = inner[0]
+            if bool(statement.accumulate) == sums and (sums or decisions):
+                decisions += _arranged(play, nest, statement)
     return decisions
+
+
+def _arranged(play: Play, nest: list[str], statement: Statement) -> list[Decision]:
+    order, before = _order_of(statement, len(nest)), play.trace
+    try:
+        arrange(play, [nest[level] for level in order])
+    except MoveError:
+        play.trace = before
+    if play.trace is before:
+        return []
+    text = ", ".join(f"{{{level}}}" for level in order)
+    why = "results are used as they lie in memory, each sum is made at once"
+    return [Decision("order loops", nest[0], f"the order {text} of its loops", why)]
 
 
 def _order_of(statement: Statement, depth: int) -> list[int]:
