@@ -605,6 +605,22 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T704": (
         "3 4\n| t[0] = x[0] if {0} <= 0\n| t[0] = t[0] * 2\ny[0] = t[0]", "", [], "run_once(s1)",
     ),
+    "PD-T711": ("4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)"),
+    "PD-T712": (
+        "t f32 [4:N] heap\n3\n| 4 t[{1}] = x[{1}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)",
+    ),
+    "PD-T713": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}] if {0} <= 0\n| y[{0}] = t[{0}]", "", [],
+        "keep_dims(t, dim=0)",
+    ),
+    "PD-T714": (
+        "t f32 [4:N] reg\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)",
+    ),
+    "PD-T721": ("8 y[{0}] = x[{0}]", "", [], "add_dim(y, scope=s0)"),
+    "PD-T722": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "add_dim(t, scope=s0)"),
+    "PD-T723": (
+        "t f32 [100000000] heap\n100000\n| t[0] = x[{0}]\n| y[{0}] = t[0]", "", [], "add_dim(t, scope=s0)",
+    ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),
 }  # fmt: skip
 

@@ -108,8 +108,7 @@ class LaneEmitter(CEmitter):
                     return False
             else:
                 suffix = self.dialect.suffixes.get(child.suffix)
-                straight = suffix and (suffix.unrolled or suffix.order == "lockstep")
-                if not (straight or child.size == 1) or not self._keeps_memory(child):
+                if not ((suffix and suffix.known) or child.size == 1) or not self._keeps_memory(child):
                     return False
         return True
 

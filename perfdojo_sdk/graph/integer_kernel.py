@@ -17,9 +17,6 @@ from perfdojo_sdk.graph.quantised import Result, Sum
 from perfdojo_sdk.graph.shapes import affine
 from perfdojo_sdk.graph.writer import Place, Writer, number
 
-#: A quotient is cut to this size before it becomes an integer, so that no sum with a zero point wraps.
-BEYOND = 200000
-
 
 @dataclass(frozen=True)
 class Unit:
@@ -419,9 +416,9 @@ class IntegerKernel:
             value = f"max({value}, {number(float(np.float32(result.low)), 'f32')})"
         if not isinf(result.high):
             value = f"min({value}, {number(float(np.float32(result.high)), 'f32')})"
-        rounded = f"i32(max(min(round({value}), {BEYOND}), -{BEYOND}))"
-        zero = f" + {result.zero}" if result.zero else ""
-        return f"{result.dtype}(max(min({rounded}{zero}, {high}), {low}))"
+        # Cut among floats, where both bounds are exact: rounding stays between whole numbers.
+        whole = f"i32(round(max(min({value}, {high - result.zero}), {low - result.zero})))"
+        return f"{result.dtype}({whole} + {result.zero})" if result.zero else f"{result.dtype}({whole})"
 
     def _channels(self, data: Array) -> str:
         """The text of a number, or of that of each channel."""

@@ -10,6 +10,7 @@ from perfdojo_sdk.core.transformations import (
     blocking,
     collapse,
     conditions,
+    expanding,
     factoring,
     filtering,
     folding,
@@ -70,6 +71,7 @@ FAMILIES = (
     shifting,
     narrowing,
     repetition,
+    expanding,
 )
 
 #: Name -> transformation; every target has these.

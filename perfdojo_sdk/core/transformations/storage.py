@@ -160,7 +160,7 @@ def materialised(facts: BufferDimension) -> Refusal | None:
     return Refusal.of(first_use(facts.site), arrays=buffer.arrays, buffer=buffer.name, dim=facts.k)
 
 
-def _one_index_at_a_time(facts: BufferDimension) -> Refusal | None:
+def one_index_at_a_time(facts: BufferDimension) -> Refusal | None:
     """Inside one iteration of the scopes around all accesses, only one index is in use."""
     k, occurrences = facts.k, facts.occurrences
     for o in occurrences:
@@ -211,7 +211,7 @@ class ReuseDims(Analysed[BufferDimension]):
             "the dimension is used in more than one scope",
             "several indices of {buffer} are in use at once: {access} runs over them in a scope of its own",
             "fuse the scopes that use it with join_scopes first",
-            _one_index_at_a_time,
+            one_index_at_a_time,
             semantic=True,
             established_by=("join_scopes",),
         ),

@@ -29,6 +29,7 @@ from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
+from perfdojo_sdk.experts.cpu.normal_form import cut_statements, keep_results, order_loops
 from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
@@ -85,7 +86,13 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
     stay as they are from call to call."""
     known = Play(root, rules, rules.most)
-    decisions = [*fold_tables(known), *sums_for_threads(known, target)]
+    decisions = [
+        *fold_tables(known),
+        *keep_results(known, target),
+        *cut_statements(known, target),
+        *order_loops(known, target),
+        *sums_for_threads(known, target),
+    ]
     shifted = Play(root, rules, rules.most)
     shifted.trace = known.trace
     signs = shift_signs(shifted, constants)

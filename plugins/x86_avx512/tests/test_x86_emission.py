@@ -257,6 +257,18 @@ def test_a_vector_that_rows_share_is_loaded_once() -> None:
     assert emitted.count(" * pd_splat_f32v(") == 12
 
 
+def test_weights_that_rows_share_in_groups_are_loaded_once() -> None:
+    """Two vectors of bytes serve three rows of pixels."""
+    emitted = body(
+        "kernel rows(x, w) -> y\nx u8 [3,64] heap\nw i8 [16,32,4] heap\nacc i32 [3,2,16] reg\ny i32 [3,32] heap\n\n"
+        "3:u 2:u 16:v acc[{0},{1},{2}] = 0\n"
+        "16 3:u 2:u 16:l 4:d acc[{1},{2},{3}] += i32(x[{1},{0}*4+{4}]) * i32(w[{0},{2}*16+{3},{4}])\n"
+        "3:u 2:u 16:v y[{0},{1}*16+{2}] = acc[{0},{1},{2}]\n"
+    )
+    assert emitted.count("pd_group_i32x16_u8_i8(") == 6
+    assert emitted.count("pd_load_i8x64(") == emitted.count("PD_HOLD(") == 2
+
+
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -183,6 +183,45 @@ PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 }
 #define pd_max_f64x8 pd_avx512_max_f64
 #define pd_min_f64x8 pd_avx512_min_f64
+/* With a number as the first operand nothing has to be put back. */
+#define pd_max_number_f32x16(number, v) ((pd_f32x16)pd_max_number_f32v(number, (pd_f32v)(v)))
+#define pd_min_number_f32x16(number, v) ((pd_f32x16)pd_min_number_f32v(number, (pd_f32v)(v)))
+#define pd_max_number_f64x8(number, v) ((pd_f64x8)_mm512_max_pd(_mm512_set1_pd(number), (__m512d)(v)))
+#define pd_min_number_f64x8(number, v) ((pd_f64x8)_mm512_min_pd(_mm512_set1_pd(number), (__m512d)(v)))
+/* Of integers the compiler makes a comparison and a choice. */
+#define PD_AVX512_MOST(T, V, W) \
+    PD_INLINE PD_TYPE(T, V) pd_avx512_max_##T(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        return (PD_TYPE(T, V))_mm512_max_ep##W((__m512i)a, (__m512i)b); \
+    } \
+    PD_INLINE PD_TYPE(T, V) pd_avx512_min_##T(PD_TYPE(T, V) a, PD_TYPE(T, V) b) \
+    { \
+        return (PD_TYPE(T, V))_mm512_min_ep##W((__m512i)a, (__m512i)b); \
+    }
+PD_AVX512_MOST(i64, 8, i64)
+PD_AVX512_MOST(u64, 8, u64)
+PD_AVX512_MOST(i32, 16, i32)
+PD_AVX512_MOST(u32, 16, u32)
+PD_AVX512_MOST(i16, 32, i16)
+PD_AVX512_MOST(u16, 32, u16)
+PD_AVX512_MOST(i8, 64, i8)
+PD_AVX512_MOST(u8, 64, u8)
+#define pd_max_i64x8 pd_avx512_max_i64
+#define pd_min_i64x8 pd_avx512_min_i64
+#define pd_max_u64x8 pd_avx512_max_u64
+#define pd_min_u64x8 pd_avx512_min_u64
+#define pd_max_i32x16 pd_avx512_max_i32
+#define pd_min_i32x16 pd_avx512_min_i32
+#define pd_max_u32x16 pd_avx512_max_u32
+#define pd_min_u32x16 pd_avx512_min_u32
+#define pd_max_i16x32 pd_avx512_max_i16
+#define pd_min_i16x32 pd_avx512_min_i16
+#define pd_max_u16x32 pd_avx512_max_u16
+#define pd_min_u16x32 pd_avx512_min_u16
+#define pd_max_i8x64 pd_avx512_max_i8
+#define pd_min_i8x64 pd_avx512_min_i8
+#define pd_max_u8x64 pd_avx512_max_u8
+#define pd_min_u8x64 pd_avx512_min_u8
 #define pd_sqrt_f64x8(v) ((pd_f64x8)PD_OWN_ROOT(v))
 #define pd_floor_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC))
 #define pd_ceil_f64x8(v) ((pd_f64x8)_mm512_roundscale_pd((__m512d)(v), _MM_FROUND_TO_POS_INF | _MM_FROUND_NO_EXC))
@@ -193,6 +232,15 @@ PD_INLINE pd_f64x8 pd_avx512_min_f64(pd_f64x8 a, pd_f64x8 b)
 #define pd_f64x8_from_f32x8(v) ((pd_f64x8)_mm512_cvtps_pd((__m256)(v)))
 #define pd_f64x8_from_i32x8(v) ((pd_f64x8)_mm512_cvtepi32_pd((__m256i)(v)))
 #define pd_f64x8_from_u32x8(v) ((pd_f64x8)_mm512_cvtepu32_pd((__m256i)(v)))
+/* The instruction makes the least integer of whatever does not fit; none is made of NaN. */
+PD_INLINE pd_i32x16 pd_avx512_i32_from_f32(pd_f32x16 v)
+{
+    const __m512 x = (__m512)v;
+    const __m512i whole = _mm512_maskz_cvttps_epi32(_mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), x);
+    const __mmask16 large = _mm512_cmp_ps_mask(x, _mm512_set1_ps(0x1p31f), _CMP_GE_OQ);
+    return (pd_i32x16)_mm512_mask_mov_epi32(whole, large, _mm512_set1_epi32(0x7fffffff));
+}
+#define pd_i32x16_from_f32x16 pd_avx512_i32_from_f32
 
 #define PD_HALF_NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
 #define pd_f32x16_from_f16x16(v) ((pd_f32x16)_mm512_cvtph_ps((__m256i)(v)))

@@ -82,12 +82,18 @@ static __attribute__((noinline)) int pd_here_groups(const uint8_t *restrict x, c
         acc_2_0 = pd_splat_i32x16(0);
         acc_2_1 = pd_splat_i32x16(0);
         for (int64_t i1 = 0; i1 < 4; i1++) {
-            acc_0_0 = pd_group_i32x16_u8_i8(acc_0_0, pd_splat_group_u8x64(&x[i0*48 + i1*4]), pd_load_i8x64(&w_r[i1*128]));
-            acc_0_1 = pd_group_i32x16_u8_i8(acc_0_1, pd_splat_group_u8x64(&x[i0*48 + i1*4]), pd_load_i8x64(&w_r[i1*128 + 64]));
-            acc_1_0 = pd_group_i32x16_u8_i8(acc_1_0, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 16]), pd_load_i8x64(&w_r[i1*128]));
-            acc_1_1 = pd_group_i32x16_u8_i8(acc_1_1, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 16]), pd_load_i8x64(&w_r[i1*128 + 64]));
-            acc_2_0 = pd_group_i32x16_u8_i8(acc_2_0, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 32]), pd_load_i8x64(&w_r[i1*128]));
-            acc_2_1 = pd_group_i32x16_u8_i8(acc_2_1, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 32]), pd_load_i8x64(&w_r[i1*128 + 64]));
+             {
+                pd_i8x64 pd_held_0 = pd_load_i8x64(&w_r[i1*128]);
+                PD_HOLD(pd_held_0);
+                acc_0_0 = pd_group_i32x16_u8_i8(acc_0_0, pd_splat_group_u8x64(&x[i0*48 + i1*4]), pd_held_0);
+                pd_i8x64 pd_held_1 = pd_load_i8x64(&w_r[i1*128 + 64]);
+                PD_HOLD(pd_held_1);
+                acc_0_1 = pd_group_i32x16_u8_i8(acc_0_1, pd_splat_group_u8x64(&x[i0*48 + i1*4]), pd_held_1);
+                acc_1_0 = pd_group_i32x16_u8_i8(acc_1_0, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 16]), pd_held_0);
+                acc_1_1 = pd_group_i32x16_u8_i8(acc_1_1, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 16]), pd_held_1);
+                acc_2_0 = pd_group_i32x16_u8_i8(acc_2_0, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 32]), pd_held_0);
+                acc_2_1 = pd_group_i32x16_u8_i8(acc_2_1, pd_splat_group_u8x64(&x[i0*48 + i1*4 + 32]), pd_held_1);
+            }
         }
         pd_store_i32x16(&y[i0*96], acc_0_0);
         pd_store_i32x16(&y[i0*96 + 16], acc_0_1);
