@@ -16,6 +16,7 @@ from perfdojo_sdk.core.transformations import (
     fusing,
     inlining,
     laws,
+    margins,
     naming,
     narrowing,
     overwriting,
@@ -35,6 +36,7 @@ from perfdojo_sdk.core.transformations import (
     staging,
     storage,
     widening,
+    windows,
     zeros,
 )
 
@@ -70,6 +72,8 @@ FAMILIES = (
     shifting,
     narrowing,
     repetition,
+    windows,
+    margins,
 )
 
 #: Name -> transformation; every target has these.

@@ -48,6 +48,7 @@ from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
 from perfdojo_sdk.experts.cpu.signs import adds_up_groups, shift_signs, with_threads
 from perfdojo_sdk.experts.cpu.stencil_images import (
+    COPY_TILES,
     JOIN_CHANNELS,
     join_channels,
     join_starts,
@@ -172,7 +173,7 @@ class _Planner:
     @property
     def _blocks(self) -> set[str]:
         """Roots of nests that were joined, whose loops stand around the nests of a program of its own."""
-        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS)
+        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS) | self._places(COPY_TILES)
 
     def _places(self, rule: str) -> set[str]:
         return {decision.place for decision in self.decisions if decision.rule == rule}
