@@ -207,15 +207,16 @@ class StageWindow(Analysed[Window]):
         ]
         ranges = [(min(l for l, _ in found), max(h for _, h in found)) for found in zip(*bounds, strict=True)]
         above = sorted({level for base in bases for level in base.levels})
-        subscripts, sizes = [], []
+        subscripts: list[AffineExpr] = []
+        sizes: list[int] = []
         for base, (low, high) in zip(bases, ranges, strict=True):
             subscript = base.plus(AffineExpr(low))
             if high > low:
                 subscript = subscript.plus(LEVELS[inner + len(sizes)])
                 sizes.append(high - low + 1)
             subscripts.append(subscript)
-        form = Form(inner, tuple(above), tuple(sizes), tuple(subscripts))
-        return Window(site, array, buffer, inside, form, reads, tuple(ranges))
+        copy = Form(inner, tuple(above), tuple(sizes), tuple(subscripts))
+        return Window(site, array, buffer, inside, copy, reads, tuple(ranges))
 
     def rewrite(self, facts: Window, /) -> Rewritten:
         array, buffer, form = facts.array, facts.new_buffer("s"), facts.form

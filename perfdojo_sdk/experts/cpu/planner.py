@@ -48,7 +48,6 @@ from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
 from perfdojo_sdk.experts.cpu.signs import adds_up_groups, shift_signs, with_threads
 from perfdojo_sdk.experts.cpu.stencil_images import (
-    COPY_TILES,
     JOIN_CHANNELS,
     join_channels,
     join_starts,
@@ -56,6 +55,7 @@ from perfdojo_sdk.experts.cpu.stencil_images import (
 )
 from perfdojo_sdk.experts.cpu.stencils import MOST_STEP, find_stencil, play_stencil, stencil_threads
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
+from perfdojo_sdk.experts.cpu.tile_copies import COPY_TILES
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target

@@ -8,17 +8,15 @@ even columns of each row before the odd ones, so that neighbouring lanes read ne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
-from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.made import Staged
-from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.loops import chain, cut, cut_off_rest, join_nests
+from perfdojo_sdk.experts.cpu.image_rows import lay_out_rows
+from perfdojo_sdk.experts.cpu.loops import chain, join_nests
 from perfdojo_sdk.experts.cpu.stencils import Stencil, find_stencil
-from perfdojo_sdk.experts.cpu.steps import near_caches, split
+from perfdojo_sdk.experts.cpu.tile_copies import copy_tiles
 from perfdojo_sdk.experts.steps import isolate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -26,15 +24,6 @@ from perfdojo_sdk.search.play import Play
 
 #: The rule's name in decisions; their places are the roots of nests that were joined.
 JOIN_CHANNELS = "join channels"
-
-#: The rule's name in decisions about copies for tiles of rows; their places are loops over such tiles.
-COPY_TILES = "copy tiles"
-
-#: Part of the first cache that an image may take, so that rows of results and what is copied fit beside it.
-MOST_OF_CACHE = 0.5
-
-#: Tiles have so many rows that those which the next tile copies again are no more than one in so many.
-FEW_SHARED = 4
 
 
 def join_starts(play: Play, target: Target) -> list[Decision]:
@@ -124,11 +113,11 @@ def join_channels(play: Play, target: Target) -> list[Decision]:
             why = "they share no loop around the rows, or one reads what another one writes later"
             decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
             continue
-        tiled = _copy_tiles(play, roots[0], found, depth, target)
-        decisions += tiled
-        copy = "" if tiled else _pad_by_rows(play, roots[0], found.sliding.array, depth)
+        decisions += copy_tiles(play, roots[0], found, depth, target)
+        whole = found.sliding.array in play.program.buffer_of
+        copy = _pad_by_rows(play, roots[0], found.sliding.array, depth) if whole else ""
         if copy:
-            _lay_out_rows(play, copy, found.sliding.array, found)
+            lay_out_rows(play, copy, found.sliding.array, found)
         for buffer in temporaries(play.program):
             for dim in range(min(depth, len(buffer.shape))):
                 play.may("reuse_dims", buffer.name, dim=dim)
@@ -216,181 +205,3 @@ def _border_alone(play: Play, rows: str) -> str:
     if play.may("drop_overwritten", columns) is None:
         play.trace = kept
     return inside.id
-
-
-def _lay_out_rows(play: Play, copy: str, image: str, found: Stencil) -> None:
-    """Let rows of an image, and what a loop copies of each, begin where vectors may; windows that move by
-    more than one element find the columns that they reach from one place side by side."""
-    last = len(play.program.buffer_of[image].dimensions) - 1
-    if found.step > 1:
-        before = play.scope(copy).leaves[0].statement.target.subscripts[last].constant
-        room = -before % (found.step * found.width)
-        if room:
-            play.may("shift_dim", image, dim=last, by=room)
-        _part_columns(play, copy, image, found.step)
-    _align_rows(play, image, found.width)
-
-
-def _part_columns(play: Play, copy: str, image: str, step: int) -> None:
-    """Let the columns that windows reach from one place stand side by side in each row of an image: with
-    windows that move by two elements, the even columns before the odd ones."""
-    last = len(play.program.buffer_of[image].dimensions) - 1
-    kept, count = play.trace, _part_loop(play, copy, last, step)
-    if not count:
-        return
-    for place in play.program.places:
-        if (
-            isinstance(place.node, Scope)
-            and {*place.node.written_arrays} == {image}
-            and place.node.size >= step
-        ):
-            _part_loop(play, place.node.id, last, step)
-    if play.may("split_dim", image, dim=last, size=step) is None:
-        play.trace = kept
-        return
-    play.must("reorder_dims", image, dim=last)
-
-
-def _part_loop(play: Play, place: str, dim: int, step: int) -> bool:
-    """Cut the innermost loop along a dimension of what is written, so that one loop of ``step`` iterations
-    stands around the columns that lie ``step`` apart; false where the loop is no such one."""
-    loop, level = play.scope(place), len(play.around(place))
-    (child, *others) = loop.body
-    if others or not isinstance(child, Statement) or loop.suffix:
-        return False
-    form = child.target.subscripts[dim]
-    before = -form.constant % step
-    if form.terms != ((level, 1),) or form.quotients or loop.size < before + step:
-        return False
-    if before:
-        place = play.split_range(place, before)[1]
-    place = cut_off_rest(play, place, step)[0]
-    return play.scope(place).size == step or play.may("swap_scopes", play.split(place, step)[0]) is not None
-
-
-def _align_rows(play: Play, image: str, width: int) -> None:
-    """Let each row of an image begin where a vector may begin."""
-    last = len(play.program.buffer_of[image].dimensions) - 1
-    size = play.program.buffer_of[image].dimensions[last].size
-    play.may("pad_dim", image, dim=last, size=-(-size // width) * width)
-
-
-# -- copies for tiles of rows --------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Inside:
-    """Where an image that is copied with a border has its inside, of two dimensions."""
-
-    first: tuple[int, int]
-    sizes: tuple[int, int]
-
-    def cuts(self, dim: int, start: int, count: int) -> list[int]:
-        """Sizes of the parts before, in and behind the inside, of ``count`` indices from ``start`` on."""
-        begin, end = self.first[dim], self.first[dim] + self.sizes[dim]
-        before = min(max(begin - start, 0), count)
-        behind = min(max(start + count - end, 0), count - before)
-        return [before, count - before - behind, behind]
-
-
-def _copy_tiles(play: Play, root: str, found: Stencil, depth: int, target: Target) -> list[Decision]:
-    """Copy what a tile of rows reads right before it, border included, in place of an image that the first
-    cache does not hold; nothing is done, and no decision made, where it does, or the image is made another
-    way."""
-    image, kept = found.sliding.array, play.trace
-    inside = _inside_of(play, root, image, depth)
-    if found.step == 1 or inside is None or found.row != depth:
-        return []
-    buffer = play.program.buffer_of[image]
-    *rows, columns = buffer.shape[depth:]
-    whole = found.step * found.width
-    columns = -(-(columns + -inside.first[1] % whole) // whole) * whole
-    if BYTES[buffer.dtype] * prod(rows) * columns <= near_caches(target)[0] * MOST_OF_CACHE:
-        return []
-    try:
-        decisions = _play_tiles(play, found, inside)
-    except MoveError as error:
-        play.trace = kept
-        return [Decision(COPY_TILES, root, "left whole", error.what)]
-    return decisions
-
-
-def _inside_of(play: Play, root: str, image: str, depth: int) -> _Inside | None:
-    """The inside of an image of rows that a nest with a border and another one make; None if it is made
-    another way."""
-    nests = play.scope([root, *chain(play, root)[1:depth]][-1]).body
-    makers = [n for n in nests if isinstance(n, Scope) and {*n.written_arrays} == {image}]
-    if len(makers) != 2 or makers[1].chain[1] is None:
-        return None
-    loops, copy = makers[1].chain
-    subscripts = copy.target.subscripts[-2:]
-    if len(loops) != 2 or [s.terms for s in subscripts] != [((depth, 1),), ((depth + 1, 1),)]:
-        return None
-    return _Inside((subscripts[0].constant, subscripts[1].constant), (loops[0].size, loops[1].size))
-
-
-def _play_tiles(play: Play, found: Stencil, inside: _Inside) -> list[Decision]:
-    """Play the copies of all tiles; the decisions. :class:`MoveError` where one is not legal."""
-    image, across = found.sliding.array, found.sizes[found.taps[-1]]
-    step = next(c for l, c in found.sliding.subscripts[-2].terms if l == found.row)
-    decisions = []
-    for place, start, rows, count in _tiles(play, found, inside, step, across):
-        loops = split(play, place, rows)
-        staged = play.stage("stage_window", loops[-1], image)
-        _copy_part(play, staged, image, start, inside, found)
-        if count > 1:
-            why = f"what {rows} rows read stays in the first cache, which an image does not"
-            choice = f"{staged.buffer} in front of each tile of {rows} rows"
-            decisions.append(Decision(COPY_TILES, loops[0], choice, why, {"tiles": count}))
-    play.must("remove_dead", image)
-    return decisions
-
-
-def _tiles(
-    play: Play, found: Stencil, inside: _Inside, step: int, across: int
-) -> list[tuple[str, int, int, int]]:
-    """Loops over tiles: each with the row of the image where its first tile starts, rows of a tile, and the
-    number of tiles. Tiles that read rows of the border have loops of their own, of one tile."""
-    total, shared = found.sizes[found.row], max(across - step, 0)
-    high = found.high * max(1, -(-shared * FEW_SHARED // (step * found.high)))
-    sizes = [high] * (total // high)
-    if total % high == 1:  # one row is no tile
-        sizes[-1] += 1
-    elif total % high:
-        sizes.append(total % high)
-    groups: list[tuple[int, int, int]] = []
-    first, joins = 0, False
-    for rows in sizes:
-        before, _, behind = inside.cuts(0, first * step, (rows - 1) * step + across)
-        alone = bool(before or behind)
-        if joins and not alone and groups[-1][1] == rows:
-            groups[-1] = (groups[-1][0], rows, groups[-1][2] + 1)
-        else:
-            groups.append((first * step, rows, 1))
-        first, joins = first + rows, not alone
-    places = cut(play, found.loops[found.row], [rows * count for _, rows, count in groups])
-    return [(place, *group) for place, group in zip(places, groups, strict=True)]
-
-
-def _copy_part(play: Play, staged: Staged, image: str, start: int, inside: _Inside, found: Stencil) -> None:
-    """Copy the part of an image that a tile reads from where the image itself was copied from."""
-    rows, columns = staged.nests[0].scopes[-2:]
-    inner = ""
-    for k, part in enumerate(_parts(play, rows, inside.cuts(0, start, play.scope(rows).size))):
-        if not part:
-            continue
-        (column,) = chain(play, part)[1:]
-        pieces = [column] if k != 1 else _parts(play, column, inside.cuts(1, 0, play.scope(column).size))
-        inner = pieces[1] if k == 1 else inner
-        for piece in filter(None, pieces):
-            play.must("inline_definition", play.scope(piece).leaves[0].statement.id, array=image)
-    for dim in range(len(play.program.buffer_of[staged.buffer].dimensions) - 2):
-        play.may("reuse_dims", staged.buffer, dim=dim)
-    if inner:
-        _lay_out_rows(play, inner, staged.buffer, found)
-
-
-def _parts(play: Play, place: str, sizes: Sequence[int]) -> list[str]:
-    """A loop for each size that is not 0, and "" for one that is."""
-    loops = iter(cut(play, place, [size for size in sizes if size]))
-    return [next(loops) if size else "" for size in sizes]

@@ -133,6 +133,16 @@ def test_tiles_copy_what_they_read_of_a_large_image(case: tuple[int, ...]) -> No
     assert all(len(o.above) > 2 and o.statement.target.array.startswith(("y_w", "s_w")) for o in reads)
 
 
+def test_an_image_that_tiles_do_not_read_throughout_stays_whole() -> None:
+    """Every other row is no window that a copy could cover; the image keeps its layout."""
+    text = depthwise(2, 112, 3, 2).replace("{3}*2+{6}", "{3}*2+{6}*2").replace("114,114]", "116,114]")
+    text = text.replace("1 2 114 114", "1 2 116 114")
+    planned = plan(parse(text), play(text).rules, PLUGINS.target("x86_avx512"))
+    assert "left whole" in {d.choice for d in planned.decisions if d.rule == "copy tiles"}
+    buffer = planned.games[0].program.buffer_of["p"]
+    assert [d.size for d in buffer.dimensions if not d.suffix] == [116, 2, 80]
+
+
 def test_sums_that_start_in_a_nest_of_their_own() -> None:
     text = (
         depthwise(3, 19, 3)
