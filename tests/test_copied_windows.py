@@ -44,16 +44,16 @@ def test_windows_of_a_stride_are_copied_once() -> None:
     text = f"3\n| 4 5\n| | y[{{0}},{{1}},{{2}}] = 0\n| | {sum_}"
     after = verified(program(text), "stage_window(s1, array=x)")
     lines = tree(after).splitlines()
-    assert lines[1] == "| 9 11 x_s[{0},{1},{2}] = x[{0}*8+{1},{2}]"
-    assert lines[-1].endswith("+= x_s[{0},{1}*2+{3},{2}*2+{4}] * w[{3},{4}]")
-    assert after.buffer_of["x_s"].shape == (3, 9, 11)
+    assert lines[1] == "| 9 11 x_r[{0},{1},{2}] = x[{0}*8+{1},{2}]"
+    assert lines[-1].endswith("+= x_r[{0},{1}*2+{3},{2}*2+{4}] * w[{3},{4}]")
+    assert after.buffer_of["x_r"].shape == (3, 9, 11)
 
 
 def test_taps_that_are_written_out_share_a_copy() -> None:
     text = "4\n| y[{0}] = x[{0}+1] * 3\n| 3 y[{0}] += x[{0}+{1}]"
     after = verified(program(text), "stage_window(s0, array=x)")
-    assert tree(after).splitlines()[:2] == ["6 x_s[{0}] = x[{0}]", "4"]
-    assert "| y[{0}] = x_s[{0}+1] * 3" in tree(after)
+    assert tree(after).splitlines()[:2] == ["6 x_r[{0}] = x[{0}]", "4"]
+    assert "| y[{0}] = x_r[{0}+1] * 3" in tree(after)
 
 
 @pytest.mark.parametrize(

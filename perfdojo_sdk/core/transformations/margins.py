@@ -155,7 +155,7 @@ class ShiftDim(Analysed[Margin]):
         for buffer in temporaries(program):
             width = dialect.lanes.get(buffer.dtype, 1)
             k = len(buffer.dimensions) - 1
-            if width < 2 or not buffer.dimensions[k].materialised:
+            if width < 2 or k not in buffer.materialised:
                 continue
             constants = {o.access.subscripts[k].constant % width for o in program.occurrences[buffer.name]}
             for constant in sorted(constants - {0}):

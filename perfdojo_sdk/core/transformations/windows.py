@@ -43,7 +43,7 @@ Interval = tuple[int, int]
 
 @frozen
 class Window(Slice):
-    """What a scope reads of an array, as a range of each dimension that begins where iterators outside of the
+    """The elements that a scope reads of an array, as a range of each dimension that begins where iterators outside of the
     scope say. The form is that of a copy, in which an iterator for each range stands for all inside ones."""
 
     reads: tuple[Touch, ...]
@@ -121,10 +121,10 @@ class StageWindow(Analysed[Window]):
         | y[{0}] = 0
         | 3 y[{0}] += x[{0}*2+{1}]
     after: stage_window(s0, array=x)
-        9 x_s[{0}] = x[{0}]
+        9 x_r[{0}] = x[{0}]
         4
         | y[{0}] = 0
-        | 3 y[{0}] += x_s[{0}*2+{1}]
+        | 3 y[{0}] += x_r[{0}*2+{1}]
     """
 
     name = "stage_window"
@@ -219,7 +219,7 @@ class StageWindow(Analysed[Window]):
         return Window(site, array, buffer, inside, copy, reads, tuple(ranges))
 
     def rewrite(self, facts: Window, /) -> Rewritten:
-        array, buffer, form = facts.array, facts.new_buffer("s"), facts.form
+        array, buffer, form = facts.array, facts.new_buffer("r"), facts.form
 
         def value(e: Expression) -> Expression:
             if isinstance(e, Read) and e.access.array == array:

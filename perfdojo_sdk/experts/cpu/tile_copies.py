@@ -35,7 +35,7 @@ FEW_SHARED = 4
 
 @dataclass(frozen=True)
 class _Inside:
-    """Where an image that is copied with a border has its inside, of two dimensions."""
+    """The place and size of the inside of an image that is copied with a border, of two dimensions."""
 
     first: tuple[int, int]
     sizes: tuple[int, int]

@@ -125,7 +125,7 @@ def test_tiles_copy_what_they_read_of_a_large_image(case: tuple[int, ...]) -> No
     """The image is not written as a whole, and a copy of a few rows is small; rows of the border are zero."""
     program = play(depthwise(*case)).traces[0].program
     assert "p" not in program.buffer_of
-    copies = [b for b in program.buffers if b.name.startswith("p_s")]
+    copies = [b for b in program.buffers if b.name.startswith("p_r")]
     inner = [[d.size for d in b.dimensions if not d.suffix] for b in copies]
     assert len(copies) >= 2 and all(rows <= 15 and columns == [2, 80] for rows, *columns in inner)
     assert all(b.location == "stack" for b in copies)
