@@ -43,8 +43,9 @@ Interval = tuple[int, int]
 
 @frozen
 class Window(Slice):
-    """The elements that a scope reads of an array, as a range of each dimension that begins where iterators outside of the
-    scope say. The form is that of a copy, in which an iterator for each range stands for all inside ones."""
+    """The elements that a scope reads of an array, as a range of each dimension that begins where iterators
+    outside of the scope say. The form is that of a copy, in which an iterator for each range stands for all
+    inside ones."""
 
     reads: tuple[Touch, ...]
     ranges: tuple[Interval, ...]
