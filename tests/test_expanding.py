@@ -43,11 +43,11 @@ def test_a_dimension_that_is_kept_can_be_reused_again(text: str) -> None:
 @pytest.mark.parametrize(
     ("code", "text"),
     [
-        ("PD-T712", "t f32 [4:N] heap\nt[0] = 1\n4\n| y[{0}] = t[{0}] * 2\n| t[{0}] = x[{0}]\ny[0] += t[3]"),
-        ("PD-T713", "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}] if {0} <= 2\n| y[{0}] = t[{0}]"),
-        ("PD-T713", "t f32 [4:N] heap\n4\n| t[{0}] = 0 if {0} <= 0\n| t[{0}] += x[{0}]\n| y[{0}] = t[{0}]"),
+        ("PD-T732", "t f32 [4:N] heap\nt[0] = 1\n4\n| y[{0}] = t[{0}] * 2\n| t[{0}] = x[{0}]\ny[0] += t[3]"),
+        ("PD-T733", "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}] if {0} <= 2\n| y[{0}] = t[{0}]"),
+        ("PD-T733", "t f32 [4:N] heap\n4\n| t[{0}] = 0 if {0} <= 0\n| t[{0}] += x[{0}]\n| y[{0}] = t[{0}]"),
         (
-            "PD-T713",
+            "PD-T733",
             "t f32 [4:N,4] heap\n4\n| 3 t[{0},{1}] = x[{0},{1}]\n| t[{0},3] = 1 if {0} <= 0\n"
             "| y[{0}] = t[{0},3]",
         ),

@@ -208,7 +208,7 @@ def test_the_dependence_leg_refutes_another_condition(what: str) -> None:
 
 def test_a_definition_that_some_reader_has_not_is_kept() -> None:
     wider = DEFINED.replace("if {0} >= 2 and", "if {0} >= 1 and")
-    assert refusal(program("8 t[{0}] = 1\n" + wider), "inline_definition(c3, array=t)") == "PD-T252"
+    assert refusal(program("8 t[{0}] = 1\n" + wider), "inline_definition(c3, array=t)") == "PD-T259"
     alone = "8 t[{0}] = exp(x[{0}]) if {0} >= 2\n8 y[{0}] = 0\n8 y[{0}] = t[{0}] if {0} >= {least}"
     assert refusal(program(alone.replace("{least}", "2")), "inline_definition(c2, array=t)") == ""
     assert refusal(program(alone.replace("{least}", "1")), "inline_definition(c2, array=t)") == "PD-T259"

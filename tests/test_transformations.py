@@ -605,20 +605,47 @@ REFUSALS: dict[str, tuple[str, str, list[str], str]] = {
     "PD-T704": (
         "3 4\n| t[0] = x[0] if {0} <= 0\n| t[0] = t[0] * 2\ny[0] = t[0]", "", [], "run_once(s1)",
     ),
-    "PD-T711": ("4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)"),
+    "PD-T711": ("4 8 y[{0},{1}] = x[{0},{1}]", "", [], "stage_window(s0, array=x)"),
     "PD-T712": (
-        "t f32 [4:N] heap\n3\n| 4 t[{1}] = x[{1}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)",
+        "4\n| y[{0}] = 0\n| 2 y[{0}] += x[{0}*4+{1}]", "", [], "stage_window(s0, array=x)",
     ),
     "PD-T713": (
+        "6 t[{0}] = x[{0}]\n4\n| 3 y[{0},{1}] = t[{0}+{1}]\n| t[{0}] = 0", "", [],
+        "stage_window(s1, array=t)",
+    ),
+    "PD-T714": (
+        "t f32 [6] reg\n6:u t[{0}] = x[{0}]\n4:u 3:u y[{0},{1}] = t[{0}+{1}]", "", [],
+        "stage_window(s1, array=t)",
+    ),
+    "PD-T715": (
+        "y[0] = 0\n500000 2 500000 y[0] += x[{0}+{1},{2}]", "", [], "stage_window(s0, array=x)",
+    ),
+    "PD-T716": (
+        "4\n| y[{0}] = 0\n| 3 y[{0}] += x[{0}+{1}] if {1} <= 1", "", [], "stage_window(s0, array=x)",
+    ),
+    "PD-T721": ("4 8 y[{0},{1}] = x[{0},{1}]", "", [], "shift_dim(y, dim=1, by=7)"),
+    "PD-T722": (
+        "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "shift_dim(t, dim=0, by=4)",
+    ),
+    "PD-T723": ("4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "shift_dim(t, dim=0, by=0)"),
+    "PD-T724": ("4:v t[{0},0] = x[{0}]\n4:v y[{0}] = t[{0},0]", "", [], "shift_dim(t, dim=1, by=1)"),
+    "PD-T725": (
+        "t f32 [4] stack\n4 t[{0}] = x[{0}]\n4 y[{0}] = t[{0}]", "", [], "shift_dim(t, dim=0, by=20000)",
+    ),
+    "PD-T731": ("4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)"),
+    "PD-T732": (
+        "t f32 [4:N] heap\n3\n| 4 t[{1}] = x[{1}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)",
+    ),
+    "PD-T733": (
         "t f32 [4:N] heap\n4\n| t[{0}] = x[{0}] if {0} <= 0\n| y[{0}] = t[{0}]", "", [],
         "keep_dims(t, dim=0)",
     ),
-    "PD-T714": (
+    "PD-T734": (
         "t f32 [4:N] reg\n4\n| t[{0}] = x[{0}]\n| y[{0}] = t[{0}]", "", [], "keep_dims(t, dim=0)",
     ),
-    "PD-T721": ("8 y[{0}] = x[{0}]", "", [], "add_dim(y, scope=s0)"),
-    "PD-T722": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "add_dim(t, scope=s0)"),
-    "PD-T723": (
+    "PD-T741": ("8 y[{0}] = x[{0}]", "", [], "add_dim(y, scope=s0)"),
+    "PD-T742": ("8 t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "add_dim(t, scope=s0)"),
+    "PD-T743": (
         "t f32 [100000000] heap\n100000\n| t[0] = x[{0}]\n| y[{0}] = t[0]", "", [], "add_dim(t, scope=s0)",
     ),
     "PD-T606": ("8:v t[{0}] = x[{0}]\n8 y[{0}] = t[{0}]", "", [], "lower_precision(t, dtype=bf16)"),

@@ -164,21 +164,38 @@ def change_between(
     ``access`` is the cell in the levels of ``first``, ``later`` the same cell in those of ``second``;
     their shared scopes have the same iteration.
     """
+    for write in program.occurrences[program.buffer_of[access.array].name]:
+        if write.writes and _changes(program, write, access, first, later, second):
+            return write
+    return None
+
+
+def _changes(
+    program: Program, write: Occurrence, access: Access, first: Spot, later: Access, second: Spot
+) -> bool:
+    """True if this write may come between the two, and change the cell."""
     buffer, common = program.buffer_of[access.array], shared(first, second)
     start, end = first.path[common], second.path[common]
-    for write in program.occurrences[buffer.name]:
-        if not write.writes or write.path[:common] != first.path[:common]:
+    if write.path[:common] != first.path[:common]:
+        return False
+    at = write.path[common]
+    if at == start:
+        return _may_follow(buffer, write, access, first, common)
+    if at == end:
+        return _may_precede(buffer, write, later, second, common)
+    return start < at < end and may_meet(buffer, write.access, write.sizes, later, second.sizes, "=" * common)
+
+
+def another_write(
+    program: Program, access: Access, first: Spot, later: Access | None, second: Spot
+) -> Occurrence | None:
+    """A write of another statement than ``first``, which writes ``access``, that may change what ``second``
+    reads as ``later`` after ``first`` wrote it; any other write where ``later`` is not known to be such an
+    element (None)."""
+    for write in program.occurrences[program.buffer_of[access.array].name]:
+        if not write.writes or write.statement.id == first.statement.id:
             continue
-        at = write.path[common]
-        if at == start:
-            changes = _may_follow(buffer, write, access, first, common)
-        elif at == end:
-            changes = _may_precede(buffer, write, later, second, common)
-        else:
-            changes = start < at < end and may_meet(
-                buffer, write.access, write.sizes, later, second.sizes, "=" * common
-            )
-        if changes:
+        if later is None or _changes(program, write, access, first, later, second):
             return write
     return None
 

@@ -17,6 +17,7 @@ from perfdojo_sdk.core.transformations import (
     fusing,
     inlining,
     laws,
+    margins,
     naming,
     narrowing,
     overwriting,
@@ -36,6 +37,7 @@ from perfdojo_sdk.core.transformations import (
     staging,
     storage,
     widening,
+    windows,
     zeros,
 )
 
@@ -71,6 +73,8 @@ FAMILIES = (
     shifting,
     narrowing,
     repetition,
+    windows,
+    margins,
     expanding,
 )
 

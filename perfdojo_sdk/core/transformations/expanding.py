@@ -100,7 +100,7 @@ class KeepDims(Analysed[Kept]):
     parameters = (Parameter("dim", int, "position of the dimension, from 0"),)
     requirements = (
         Requirement(
-            "PD-T711",
+            "PD-T731",
             "every index has its place already",
             "dimension {dim} of {buffer} is materialised",
             "choose a dimension with the suffix N",
@@ -108,7 +108,7 @@ class KeepDims(Analysed[Kept]):
             established_by=("reuse_dims",),
         ),
         Requirement(
-            "PD-T712",
+            "PD-T732",
             "several indices share a place within one iteration",
             "{access} runs over indices of {buffer} in a scope of its own",
             "leave the dimension as it is",
@@ -117,7 +117,7 @@ class KeepDims(Analysed[Kept]):
             established_by=NO_MOVE,
         ),
         Requirement(
-            "PD-T713",
+            "PD-T733",
             "a value may come from another index",
             "{read} is not surely written in the same iteration before",
             "leave the dimension as it is",
@@ -126,7 +126,7 @@ class KeepDims(Analysed[Kept]):
             established_by=NO_MOVE,
         ),
         Requirement(
-            "PD-T714",
+            "PD-T734",
             "the buffer cannot be so large",
             "{what}",
             "choose a location that holds it with set_location first",
@@ -222,9 +222,9 @@ class AddDim(Analysed[Indexed]):
     place = "buffer"
     parameters = (Parameter("scope", str, "a scope around everything that uses the buffer"),)
     requirements = (
-        Requirement("PD-T721", *LAYOUT_AGREED, established_by=STAGING),
+        Requirement("PD-T741", *LAYOUT_AGREED, established_by=STAGING),
         Requirement(
-            "PD-T722",
+            "PD-T742",
             "the buffer is used outside of the scope",
             "{access} stands outside of {scope}, so that its iterator is not known there",
             "name a scope around all uses, or fuse the scopes that use it with join_scopes first",
@@ -232,7 +232,7 @@ class AddDim(Analysed[Indexed]):
             established_by=("join_scopes",),
         ),
         Requirement(
-            "PD-T723",
+            "PD-T743",
             "the buffer cannot be so large",
             "{what}",
             "leave the buffer as it is",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from perfdojo_sdk.core.dependence import may_meet
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import (
     Access,
@@ -15,11 +16,18 @@ from perfdojo_sdk.core.expression import (
     renumbered,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.geometry import negative_dividends
+from perfdojo_sdk.core.geometry import common_depth, negative_dividends
 from perfdojo_sdk.core.made import Gone, Rewritten
-from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
+from perfdojo_sdk.core.program import LocatedNode, Node, Occurrence, Program, Scope, Statement
 from perfdojo_sdk.core.projection import follows
-from perfdojo_sdk.core.reaching import Spot, change_between, matching_instance, one_instance_each, shared
+from perfdojo_sdk.core.reaching import (
+    Spot,
+    another_write,
+    change_between,
+    matching_instance,
+    one_instance_each,
+    shared,
+)
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
     Analysed,
@@ -118,12 +126,18 @@ class Inlining(Facts):
 
 
 def _written_once(facts: Inlining) -> Refusal | None:
-    definition, program = facts.definition.statement, facts.site.program
-    buffer = program.buffer_of[definition.target.array]
-    for o in program.occurrences[buffer.name]:
-        if o.writes and o.statement.id != definition.id:
+    """No other statement writes an element between the definition and the read."""
+    program, definition, found = facts.site.program, facts.definition, facts.found
+    target = definition.statement.target
+    for read in facts.reads:
+        later = None if isinstance(found, Access) else read
+        o = another_write(program, target, definition, later, facts.reader)
+        if o is not None:
             array, write = facts.site.move["array"], o.access.text
-            return Refusal.of(o.statement.id, o.access, nodes=(definition.id,), array=array, write=write)
+            return Refusal.of(
+                o.statement.id, o.access, nodes=(definition.statement.id,), array=array, write=write,
+                read=read.text,
+            )  # fmt: skip
     return None
 
 
@@ -243,8 +257,8 @@ class InlineDefinition(Analysed[Inlining]):
         ),
         Requirement(
             "PD-T252",
-            "the array is written in more than one place",
-            "{write} writes {array} too, so the value is not that of one statement",
+            "another statement may write the element last",
+            "{write} writes {array} too, so {read} may not be the value of one statement",
             "give the other value an array of its own",
             _written_once,
             semantic=True,
@@ -346,7 +360,7 @@ class InlineDefinition(Analysed[Inlining]):
         plain = [o for o in writes if not o.statement.accumulate]
         if not plain or not reads:
             return Refusal.of(reader.statement.id, reader.statement.text, arrays=(array,))
-        last = plain[-1]
+        last = next((o for o in reversed(plain) if _may_define(o, reads, reader, program)), plain[-1])
         return Inlining(site, reads, Spot(last.statement, last.path, last.sizes), reader)
 
     def rewrite(self, facts: Inlining, /) -> Program:
@@ -355,6 +369,14 @@ class InlineDefinition(Analysed[Inlining]):
     def relation(self, facts: Inlining, result: Program, /) -> Relation:
         definition, mine = facts.definition.statement.id, facts.site.statement.id
         return {mine: Instance(mine, levels(facts.site.level), inlined=(definition,))}
+
+
+def _may_define(write: Occurrence, reads: Sequence[Access], reader: Spot, program: Program) -> bool:
+    """True if a write before the reader, in the same iteration of the scopes around both, may be of an
+    element that is read."""
+    same = "=" * common_depth([write.path, reader.path])
+    buffer = program.buffer_of[write.access.array]
+    return any(may_meet(buffer, write.access, write.sizes, r, reader.sizes, same) for r in reads)
 
 
 # -- remove_dead -----------------------------------------------------------------------------------

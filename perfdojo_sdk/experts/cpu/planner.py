@@ -56,6 +56,7 @@ from perfdojo_sdk.experts.cpu.stencil_images import (
 )
 from perfdojo_sdk.experts.cpu.stencils import MOST_STEP, find_stencil, play_stencil, stencil_threads
 from perfdojo_sdk.experts.cpu.steps import data_bytes, settle_buffers, share_out
+from perfdojo_sdk.experts.cpu.tile_copies import COPY_TILES
 from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target
@@ -179,7 +180,7 @@ class _Planner:
     @property
     def _blocks(self) -> set[str]:
         """Roots of nests that were joined, whose loops stand around the nests of a program of its own."""
-        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS)
+        return self._places(BLOCK_ROWS) | self._places(JOIN_CHANNELS) | self._places(COPY_TILES)
 
     def _places(self, rule: str) -> set[str]:
         return {decision.place for decision in self.decisions if decision.rule == rule}

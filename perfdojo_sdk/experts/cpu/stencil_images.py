@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from math import prod
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.program import Program, Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.loops import chain, cut_off_rest, join_nests
+from perfdojo_sdk.experts.cpu.image_rows import lay_out_rows
+from perfdojo_sdk.experts.cpu.loops import chain, join_nests
 from perfdojo_sdk.experts.cpu.stencils import Stencil, find_stencil
+from perfdojo_sdk.experts.cpu.tile_copies import copy_tiles
 from perfdojo_sdk.experts.steps import isolate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -111,11 +113,11 @@ def join_channels(play: Play, target: Target) -> list[Decision]:
             why = "they share no loop around the rows, or one reads what another one writes later"
             decisions.append(Decision("keep channels apart", root, "planned nest by nest", why))
             continue
-        copy = _pad_by_rows(play, roots[0], found.sliding.array, depth)
-        if copy and found.step > 1:
-            _part_columns(play, copy, found.sliding.array, found.step)
+        decisions += copy_tiles(play, roots[0], found, depth, target)
+        whole = found.sliding.array in play.program.buffer_of
+        copy = _pad_by_rows(play, roots[0], found.sliding.array, depth) if whole else ""
         if copy:
-            _align_rows(play, found.sliding.array, found.width)
+            lay_out_rows(play, copy, found.sliding.array, found)
         for buffer in temporaries(play.program):
             for dim in range(min(depth, len(buffer.shape))):
                 play.may("reuse_dims", buffer.name, dim=dim)
@@ -203,47 +205,3 @@ def _border_alone(play: Play, rows: str) -> str:
     if play.may("drop_overwritten", columns) is None:
         play.trace = kept
     return inside.id
-
-
-def _part_columns(play: Play, copy: str, image: str, step: int) -> None:
-    """Let the columns that windows reach from one place stand side by side in each row of an image: with
-    windows that move by two elements, the even columns before the odd ones."""
-    last = len(play.program.buffer_of[image].dimensions) - 1
-    kept, count = play.trace, _part_loop(play, copy, last, step)
-    if not count:
-        return
-    for place in play.program.places:
-        if (
-            isinstance(place.node, Scope)
-            and {*place.node.written_arrays} == {image}
-            and place.node.size >= step
-        ):
-            _part_loop(play, place.node.id, last, step)
-    if play.may("split_dim", image, dim=last, size=step) is None:
-        play.trace = kept
-        return
-    play.must("reorder_dims", image, dim=last)
-
-
-def _part_loop(play: Play, place: str, dim: int, step: int) -> bool:
-    """Cut the innermost loop along a dimension of what is written, so that one loop of ``step`` iterations
-    stands around the columns that lie ``step`` apart; false where the loop is no such one."""
-    loop, level = play.scope(place), len(play.around(place))
-    (child, *others) = loop.body
-    if others or not isinstance(child, Statement) or loop.suffix:
-        return False
-    form = child.target.subscripts[dim]
-    before = -form.constant % step
-    if form.terms != ((level, 1),) or form.quotients or loop.size < before + step:
-        return False
-    if before:
-        place = play.split_range(place, before)[1]
-    place = cut_off_rest(play, place, step)[0]
-    return play.scope(place).size == step or play.may("swap_scopes", play.split(place, step)[0]) is not None
-
-
-def _align_rows(play: Play, image: str, width: int) -> None:
-    """Let each row of an image begin where a vector may begin."""
-    last = len(play.program.buffer_of[image].dimensions) - 1
-    size = play.program.buffer_of[image].dimensions[last].size
-    play.may("pad_dim", image, dim=last, size=-(-size // width) * width)

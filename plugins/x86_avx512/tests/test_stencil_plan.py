@@ -55,6 +55,9 @@ CASES = {
     "few_pairs": (2, 15, 5, 2),
     "bare": (2, 21, 3, 2, False),
     "finished": (2, 18, 3, 1, True, True),
+    "tiles": (2, 113, 3, 2),
+    "few_rows": (2, 131, 5, 2, True, True),
+    "tall": (2, 120, 7, 2),
 }
 
 
@@ -104,8 +107,8 @@ def test_even_columns_stand_before_odd_ones() -> None:
     game = play(depthwise(3, 37, 3, 2))
     program, moves = game.traces[0].program, [step.move.transformation for step in game.traces[0].steps]
     buffer = program.buffer_of["p"]
-    assert [d.size for d in buffer.dimensions if not d.suffix] == [39, 2, 32]
-    assert {"split_dim", "drop_overwritten"} <= set(moves) and "stage_read" not in moves
+    assert [d.size for d in buffer.dimensions if not d.suffix] == [39, 2, 48]
+    assert {"split_dim", "shift_dim", "drop_overwritten"} <= set(moves) and "stage_read" not in moves
     writes = [place for place in program.occurrences["p"] if place.writes]
     cells = {}
     for place in writes:
@@ -113,6 +116,31 @@ def test_even_columns_stand_before_odd_ones() -> None:
             cell = tuple(subscript.evaluate(at) for subscript in place.access.subscripts)
             cells[cell] = cells.get(cell, 0) + 1
     assert set(cells.values()) == {1} and len(cells) == 3 * 39 * 39
+    inside = [place for place in writes if place.statement.reads and place.sizes[-1] > 1]
+    assert inside and all(place.access.subscripts[-1].constant == LANES["x86_avx512"] for place in inside)
+
+
+@pytest.mark.parametrize("case", [(2, 112, 3, 2), (2, 113, 5, 2, True, True)])
+def test_tiles_copy_what_they_read_of_a_large_image(case: tuple[int, ...]) -> None:
+    """The image is not written as a whole, and a copy of a few rows is small; rows of the border are zero."""
+    program = play(depthwise(*case)).traces[0].program
+    assert "p" not in program.buffer_of
+    copies = [b for b in program.buffers if b.name.startswith("p_r")]
+    inner = [[d.size for d in b.dimensions if not d.suffix] for b in copies]
+    assert len(copies) >= 2 and all(rows <= 15 and columns == [2, 80] for rows, *columns in inner)
+    assert all(b.location == "stack" for b in copies)
+    reads = [o for b in copies for o in program.occurrences[b.name] if not o.writes]
+    assert all(len(o.above) > 2 and o.statement.target.array.startswith(("y_w", "s_w")) for o in reads)
+
+
+def test_an_image_that_tiles_do_not_read_throughout_stays_whole() -> None:
+    """Every other row is no window that a copy could cover; the image keeps its layout."""
+    text = depthwise(2, 112, 3, 2).replace("{3}*2+{6}", "{3}*2+{6}*2").replace("114,114]", "116,114]")
+    text = text.replace("1 2 114 114", "1 2 116 114")
+    planned = plan(parse(text), play(text).rules, PLUGINS.target("x86_avx512"))
+    assert "left whole" in {d.choice for d in planned.decisions if d.rule == "copy tiles"}
+    buffer = planned.games[0].program.buffer_of["p"]
+    assert [d.size for d in buffer.dimensions if not d.suffix] == [116, 2, 80]
 
 
 def test_sums_that_start_in_a_nest_of_their_own() -> None:
