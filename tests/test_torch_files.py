@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 from command_line import clear  # noqa: E402
 from test_torch import Net, close  # noqa: E402
 
+from perfdojo_sdk import load_model  # noqa: E402
 from perfdojo_sdk.cli.kernelbench import _key as known_key  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
@@ -400,3 +401,42 @@ def test_a_file_without_a_name_lists_the_modules_of_its_text(tmp_path: Path, cli
         refused = cli("optimize", given, plugins="toy")
         clear(refused, 1, "PD-O023")
         assert words in refused.err, refused.err
+
+
+def test_commands_say_what_to_do_with_files_that_others_take(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "p.dojo").write_text(
+        "kernel p(x) -> y\nx f32 [5] heap\ny f32 [5] heap\n\n5 y[{0}] = x[{0}]\n"
+    )
+    (tmp_path / "m.py").write_text("import torch\nclass Net(torch.nn.Module): pass\n")
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / "model.json").write_text("{}")
+    (tmp_path / "plain").mkdir()
+    for words, code, hint in (
+        (
+            ("replay", "p.dojo"),
+            "PD-J002",
+            "`show p.dojo` prints it, and `apply p.dojo MOVE --output GAME.json`",
+        ),
+        (("bench", "m.py"), "PD-K009", "`optimize m.py:NAME` builds a model"),
+        (("bench", "m.py:Net"), "PD-K009", "`optimize m.py:Net` builds a model"),
+        (("bench", "net.onnx"), "PD-K009", "`optimize net.onnx` builds a model"),
+        (
+            ("optimize", "built"),
+            "PD-O002",
+            "what it was built from, MODEL.onnx or FILE.py:NAME; `show built`",
+        ),
+        (("optimize", "plain"), "PD-O002", "give a model: MODEL.onnx or FILE.py:NAME"),
+    ):
+        refused = cli(*words, plugins="toy")
+        assert refused.code not in (0, 70) and code in refused.err and hint in refused.err, refused.err
+
+
+def test_a_model_of_no_elements_is_built_and_says_so(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "m.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x * 2\n"
+    )
+    made = cli("optimize", "m.py:Net", "--input", "x=f32[0,4]", "-o", "out", plugins="toy")
+    assert made.code == 0, made.err
+    said = "the results are empty, since an input has no elements (f32[0,4]); the model returns empty arrays"
+    assert said in made.err
+    assert load_model(tmp_path / "out")(torch.zeros(0, 4).numpy()).shape == (0, 4)
