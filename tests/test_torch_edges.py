@@ -149,6 +149,13 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda s, x: (torch.searchsorted(s, x), torch.bucketize(x, s[:9])),
         (A([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0] * 4), A([0.0, 1.0, 2.5, 5.0, 8.0])),
     ),
+    "distances with NaN": (
+        lambda x, y: tuple(torch.cdist(x, y, p) for p in (0.0, 0.5, 1.0, 2.0, 3.0, INF)),
+        (
+            A([[NAN, 1.0, 2.0], [0.0, INF, -3.0], [NAN, NAN, NAN], [2.0, 0.0, 4.0]]),
+            A([[1.0, INF, 2.0], [0.0, NAN, 1.0], [2.0, 0.0, 4.0]]),
+        ),
+    ),
     "huber of two dtypes": (lambda x, t: F.huber_loss(x, t), (A([1.0, 2.0]), A([0.5, 4.0]).double())),
 }
 
