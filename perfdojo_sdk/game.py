@@ -197,6 +197,10 @@ def _still_undone(saved: Sequence[SavedUndone], rules: Rules) -> tuple[Undone, .
 def read_saved(path: Path) -> SavedGame:
     """A saved game's data, checked but not yet replayed."""
     hint = "give a file that `apply` or Game.save wrote"
+    if path.suffix.lower() == ".dojo":
+        why = "by its name it is a program, on which no moves were played"
+        hint = f"`show {path}` prints it, and `apply {path} MOVE --output GAME.json` saves a game of it"
+        raise SaveError("PD-J002", f"{path} is no saved game", why=why, hint=hint)
     try:
         content = read_bounded(path, MAX_FILE_BYTES)
     except OSError as error:

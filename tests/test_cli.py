@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from perfdojo_sdk.cli import COMMANDS, codes, main
-from perfdojo_sdk.cli.console import memory
+from perfdojo_sdk.cli.console import memory, table
 from perfdojo_sdk.cli.movetext import MAX_CHARACTERS, parse_move
 from perfdojo_sdk.core.dialect import CORE_DIALECT
 from perfdojo_sdk.core.errors import DojoError, MoveError, ProgramError
@@ -618,3 +618,12 @@ def test_numbers_of_bytes_have_the_unit_that_suits_them() -> None:
         2**20 - 1: "1.0 MiB", 5 * 2**19: "2.5 MiB", 3 * 2**30: "3.0 GiB", 2**43: "8192.0 GiB",
     }  # fmt: skip
     assert {count: memory(count) for count in texts} == texts
+
+
+def test_rows_of_tables_are_lines_where_no_terminal_reads_them() -> None:
+    long = "a reason of many words, " * 20 + "and its end"
+    lines = table(("name", "why", "count"), [("x", long, 3), ("a longer name", "short", 12)]).splitlines()
+    assert len(lines) == 4 and f" {long} " in lines[2] and lines[2].endswith(" 3")
+    assert len(lines[1]) <= 100 and lines[0].split() == ["name", "why", "count"]
+    small = table(("name", "count"), [("x", 3)]).splitlines()
+    assert max(map(len, small)) < 20

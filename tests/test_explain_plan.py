@@ -189,3 +189,27 @@ def test_shapes_of_inputs_are_not_taken_for_a_program(cli: Cli, tmp_path: Any) -
         said = " ".join(refused.err.split())
         assert f"--input is for models, and {source} is a program or a kernel" in said
         assert "says the shapes of its inputs itself" in said
+
+
+@pytest.mark.parametrize(
+    ("rows", "choice", "fewest", "most"),
+    [(8, "one thread", 0, 2), (200, "all threads or one thread: a measurement decides", 2, 8)]
+    + [(2048, "all threads", 8, 1e9)],
+)
+def test_figures_of_a_plan_bear_its_reasons_out(
+    rows: int, choice: str, fewest: float, most: float, cli: Cli
+) -> None:
+    """Data are the inputs and outputs, each element once, whatever the loops; threads follow from the time to
+    move them."""
+    target, _ = target_with_groups(("u8", "i8"))
+    made = cli("explain-plan", f"softmax[{rows},512]", "--target", target, "--json", plugins=target)
+    rules = {each["rule"]: each for each in made.data["decisions"]}
+    part, threads = rules["parts"], rules["threads"]
+    assert part["numbers"]["bytes"] == threads["numbers"]["bytes"] == 2 * 4 * rows * 512
+    assert part["numbers"]["us at least"] >= threads["numbers"]["us to move"]
+    assert part["numbers"]["iterations"] == rows * (2 + 4 * 512)
+    assert part["numbers"]["operations"] == rows * 5 * 512
+    times = threads["numbers"]["us to move"] / threads["numbers"]["us to start threads"]
+    assert fewest <= times <= most and threads["choice"] == choice
+    bounds = [f"{bound:g} " for bound in (fewest, most) if 0 < bound < 1e9]
+    assert all(bound in threads["reason"] for bound in bounds), threads["reason"]

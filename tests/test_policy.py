@@ -595,7 +595,7 @@ def test_a_budget_is_shared_by_parts_of_the_time() -> None:
 def test_each_kernel_is_searched_with_its_share(
     linking_toy: Plugins, folder: Path, monkeypatch: pytest.MonkeyPatch, slower: bool
 ) -> None:
-    """What a search found ships, unless it is slower than the program before it: then that is built again."""
+    """A search's program ships, unless it is slower than the one before it: then that is built again."""
     graph = lower(small([node("Abs", "x", "y")], {"x": X}, ["y"])).graph
     assert graph is not None
     [kernel] = building.kernels_of(graph)

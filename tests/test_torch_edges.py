@@ -119,6 +119,43 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         ),
         (A([1, 3]),),
     ),
+    "places of NaN in windows": (
+        lambda x: (
+            *F.max_pool2d(x, 2, return_indices=True),
+            *F.max_pool2d(x.half(), 3, 1, 1, return_indices=True),
+            *F.max_pool1d(x[0], 2, 1, dilation=2, return_indices=True),
+            *F.max_pool3d(x[None], 2, 2, 1, return_indices=True),
+            *F.adaptive_max_pool2d(x, (2, 3), return_indices=True),
+            *F.adaptive_max_pool2d(x, (3, 4), return_indices=True),
+        ),
+        (A([NAN, 1, 1, NAN, -INF, -INF, NAN, NAN, 2, 0, NAN, INF] * 6).reshape(2, 6, 6),),
+    ),
+    "places in sequences with NaN at the end": (
+        lambda s, x: (
+            *(torch.searchsorted(s[:n], x, right=right) for n in (7, 16, 29) for right in (False, True)),
+            torch.searchsorted(s[:6].half(), x.half()),
+            torch.searchsorted(s.view(2, 20), x, out_int32=True),
+            torch.bucketize(0.5, s),
+            torch.bucketize(x, s[3:20]),
+        ),
+        (
+            A([[NAN, -INF, *[-1.0] * 2, 0.25], *([k, k + 1, k + 2, NAN, NAN] for k in range(7))])
+            .sort()[0]
+            .reshape(40),
+            A([[0.25, 3.0, -INF, INF], [NAN, 6.0, 7.5, -1.0]]),
+        ),
+    ),
+    "places in a sequence out of order": (
+        lambda s, x: (torch.searchsorted(s, x), torch.bucketize(x, s[:9])),
+        (A([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0, 5.0] * 4), A([0.0, 1.0, 2.5, 5.0, 8.0])),
+    ),
+    "distances with NaN": (
+        lambda x, y: tuple(torch.cdist(x, y, p) for p in (0.0, 0.5, 1.0, 2.0, 3.0, INF)),
+        (
+            A([[NAN, 1.0, 2.0], [0.0, INF, -3.0], [NAN, NAN, NAN], [2.0, 0.0, 4.0]]),
+            A([[1.0, INF, 2.0], [0.0, NAN, 1.0], [2.0, 0.0, 4.0]]),
+        ),
+    ),
     "huber of two dtypes": (lambda x, t: F.huber_loss(x, t), (A([1.0, 2.0]), A([0.5, 4.0]).double())),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ torch = pytest.importorskip("torch")
 from command_line import clear  # noqa: E402
 from test_torch import Net, close  # noqa: E402
 
+from perfdojo_sdk import load_model  # noqa: E402
 from perfdojo_sdk.cli.kernelbench import _key as known_key  # noqa: E402
 from perfdojo_sdk.core.errors import DojoError  # noqa: E402
 from perfdojo_sdk.frontends.torch.kernelbench import excess, main, widened  # noqa: E402
@@ -248,6 +250,88 @@ def test_a_name_without_a_file_that_asks_has_to_be_of_one_folder(tmp_path: Path)
         second.plainly()
 
 
+SEEN = """
+import sys
+from importlib import import_module
+import torch
+from twin.parts import factor
+import seen_helper, twin
+sys.modules["seen_helper"].factor *= 10
+assert import_module("seen_helper") is seen_helper is seen_helper.me and twin.parts.factor == factor
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.factor = sys.modules["seen_helper"].factor + sys.modules["twin.parts"].factor
+    def forward(self, x):
+        return x * self.factor
+
+class Later(Net):
+    def forward(self, x):
+        return x * sys.modules["seen_helper"].factor
+
+class Replaced(Net):
+    def __init__(self):
+        super().__init__()
+        del sys.modules["seen_helper"]
+        import seen_helper as anew
+        sys.modules["seen_helper"] = stand_in = type(sys)("stand_in")
+        stand_in.factor = self.factor + anew.factor
+    def forward(self, x):
+        import seen_helper
+        return x * seen_helper.factor
+"""
+
+
+def test_a_file_beside_a_package_of_its_name_sees_names_of_modules_as_a_script_does(tmp_path: Path) -> None:
+    """Each loaded file its own, twice in turns; nothing of that stays in the process."""
+    for folder, factor in (("one", 2), ("two", 3)):
+        package = tmp_path / folder / "twin"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (package / "parts.py").write_text(f"factor = {factor}\n")
+        (tmp_path / folder / "twin.py").write_text(SEEN)
+        helper = f"import sys\nme = sys.modules['seen_helper']\nfactor = {factor}\n"
+        (tmp_path / folder / "seen_helper.py").write_text(helper)
+    before = sys.modules["seen_helper"] = types.ModuleType("seen_helper")
+    try:
+        one, two = tmp_path / "one" / "twin.py", tmp_path / "two" / "twin.py"
+        models = [network(file, name) for name in ("Net", "Replaced") for file in (one, two)]
+        x = torch.ones(1)
+        assert [float(model(x)) for model in models] == [22, 33, 24, 36]
+        for file, expected in ((one, 20), (two, 30)):
+            made = exported_file(file, "Later", {"x": ("f32", (1,))})
+            assert made.graph is not None and run_graph(made.graph, {"x": x.numpy()})[0] == [expected]
+        assert sys.modules["seen_helper"] is before and "twin" not in sys.modules
+    finally:
+        del sys.modules["seen_helper"]
+
+
+@pytest.mark.parametrize(
+    ("given", "tried"),
+    [
+        ("x=f32[5]", "--input 'x=f32[SIZES]'"),
+        ("ids=f32[5]", "--input 'ids=i64[5]'"),
+        ("ids=i64[2,5]", "--input 'ids=i64[SIZES]'"),
+        ("mask=f32[5]", "--input 'mask=bool[5]'"),
+    ],
+)
+def test_hints_keep_the_dtype_unless_pytorch_asks_for_another(
+    given: str, tried: str, tmp_path: Path, cli: Any
+) -> None:
+    bodies = {
+        "x": "x + torch.ones(4)",
+        "ids": "torch.ones(4)[ids] + torch.ones(4)",
+        "mask": "torch.where(mask, 1.0, 2.0)",
+    }
+    name = given.partition("=")[0]
+    (tmp_path / "m.py").write_text(
+        f"import torch\nclass Net(torch.nn.Module):\n    def forward(self, {name}): return {bodies[name]}\n"
+    )
+    refused = cli("optimize", "m.py:Net", "--input", given, "-o", "out", plugins="toy")
+    assert refused.code == 1 and tried in refused.err, refused.err
+
+
 def test_errors_of_helpers_name_their_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "m.py").write_text("x = 1\nfrom mistaken_helper import Net\n\ndef make(): return Net(4)\n")
@@ -317,3 +401,42 @@ def test_a_file_without_a_name_lists_the_modules_of_its_text(tmp_path: Path, cli
         refused = cli("optimize", given, plugins="toy")
         clear(refused, 1, "PD-O023")
         assert words in refused.err, refused.err
+
+
+def test_commands_say_what_to_do_with_files_that_others_take(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "p.dojo").write_text(
+        "kernel p(x) -> y\nx f32 [5] heap\ny f32 [5] heap\n\n5 y[{0}] = x[{0}]\n"
+    )
+    (tmp_path / "m.py").write_text("import torch\nclass Net(torch.nn.Module): pass\n")
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / "model.json").write_text("{}")
+    (tmp_path / "plain").mkdir()
+    for words, code, hint in (
+        (
+            ("replay", "p.dojo"),
+            "PD-J002",
+            "`show p.dojo` prints it, and `apply p.dojo MOVE --output GAME.json`",
+        ),
+        (("bench", "m.py"), "PD-K009", "`optimize m.py:NAME` builds a model"),
+        (("bench", "m.py:Net"), "PD-K009", "`optimize m.py:Net` builds a model"),
+        (("bench", "net.onnx"), "PD-K009", "`optimize net.onnx` builds a model"),
+        (
+            ("optimize", "built"),
+            "PD-O002",
+            "what it was built from, MODEL.onnx or FILE.py:NAME; `show built`",
+        ),
+        (("optimize", "plain"), "PD-O002", "give a model: MODEL.onnx or FILE.py:NAME"),
+    ):
+        refused = cli(*words, plugins="toy")
+        assert refused.code not in (0, 70) and code in refused.err and hint in refused.err, refused.err
+
+
+def test_a_model_of_no_elements_is_built_and_says_so(tmp_path: Path, cli: Any) -> None:
+    (tmp_path / "m.py").write_text(
+        "import torch\nclass Net(torch.nn.Module):\n    def forward(self, x): return x * 2\n"
+    )
+    made = cli("optimize", "m.py:Net", "--input", "x=f32[0,4]", "-o", "out", plugins="toy")
+    assert made.code == 0, made.err
+    said = "the results are empty, since an input has no elements (f32[0,4]); the model returns empty arrays"
+    assert said in made.err
+    assert load_model(tmp_path / "out")(torch.zeros(0, 4).numpy()).shape == (0, 4)

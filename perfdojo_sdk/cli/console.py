@@ -63,8 +63,15 @@ def report_as_json(error: DojoError) -> None:
     print(json.dumps({"error": error.as_json()}, indent=2))
 
 
+#: A width that no row has.
+_ENDLESS = 100_000
+#: Columns of the line below headings, at most, where no terminal reads it.
+_RULE = 100
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
-    """Rows under headings, as wide as the terminal allows; numbers align to the right."""
+    """Rows under headings, as wide as the terminal allows; numbers align to the right. Where no terminal
+    reads it, each row is one line, as wide as it is, so that tools for lines find rows whole."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -79,10 +86,13 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str =
     for row in rows:
         grid.add_row(*(Text(f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
     terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else 160, no_color=True)
+    console = Console(width=None if terminal else _ENDLESS, no_color=True)
     with console.capture() as capture:
         console.print(grid)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()).strip("\n")
+    lines = [line.rstrip() for line in capture.get().splitlines()]
+    if not terminal:
+        lines = [line[:_RULE] if set(line) <= {" ", "─"} else line for line in lines]
+    return "\n".join(lines).strip("\n")
 
 
 def seconds(value: float) -> str:

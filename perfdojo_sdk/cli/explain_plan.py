@@ -327,7 +327,7 @@ WORDS: Mapping[str, str] = {
     "tiles": "blocks of results that stay in vector registers while their sums are computed",
     "lanes": "the elements of a vector, which one instruction computes together",
     "at least": "the time that no order of loops can beat, by the target's figures",
-    "most reads of one element": "how often the loops use the same element of an input, at most",
+    "most reads of one element": "how often one nest of loops uses the same element of an array, at most",
     "iterations": "how often statements run, all loops counted",
     "packed": "copied once, into the order in which the loops read it",
     "second cache": "the second-level cache, which each core has for itself",

@@ -15,6 +15,7 @@ from perfdojo_sdk.core.errors import DojoError, UnavailableError
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.frontends.sizes import fits, renamed, text_of
 from perfdojo_sdk.frontends.torch.named import no_name
+from perfdojo_sdk.graph.refusals import Malformed
 
 if TYPE_CHECKING:
     from perfdojo_sdk.graph.graph import Graph
@@ -76,6 +77,17 @@ Lower = Callable[[Shapes], Read]
 """Lowers a model for inputs of these shapes."""
 
 
+def _no_folder(folder: Path) -> DojoError:
+    """The error for a folder in place of a model."""
+    hint = "give a model: MODEL.onnx or FILE.py:NAME"
+    if not (folder / "model.json").is_file():
+        return Malformed(f"{folder} is a folder, and no file of a model", hint=hint)
+    why = "it holds a model that was built, which is not built again"
+    hint = "give what it was built from, MODEL.onnx or FILE.py:NAME; "
+    hint += f"`show {folder}` prints what it takes and gives"
+    return Malformed(f"{folder} is no file of a model", why=why, hint=hint)
+
+
 def read(
     model: str,
     inputs: Inputs,
@@ -98,6 +110,8 @@ def read(
         what = f"{model} is an archive of PyTorch, which may hold pickles: they run code, and are not read"
         hint = "write FILE.py:NAME of a function that returns torch.export.load(...) of a file that you trust"
         raise DojoError("PD-O023", what, hint=hint)
+    if Path(model).is_dir():
+        raise _no_folder(Path(model))
     asked = policy is not None and bool(policy.fallback or policy.prefer_faster)
     if asked and module is not None:
         what = f"--fallback and --prefer-faster are for models of ONNX, and {model} is a PyTorch module"

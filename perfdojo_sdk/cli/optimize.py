@@ -222,6 +222,8 @@ def command(
         f"{number_of(len(graph.nodes), 'calls')} of {number_of(len(graph.programs), 'kernels')}"
         f"{' before fusion,' if fuse else ''} for {found.name} with {number_of(settings.threads, 'threads')}"
     )
+    if not graph.nodes:
+        progress(_nothing_to_build(graph))
     if asked.lengths is not None and asked.free is None:
         share = len(asked.lengths.buckets)
         budget = budget and Budget(
@@ -302,6 +304,16 @@ def _accuracy(made: Shortened, dtype: str, error: float, most: float) -> str:
     )
     lines.append(f"largest error of the model against float64 on the samples: {error:.3%}{beyond}")
     return "\n".join(lines)
+
+
+def _nothing_to_build(graph: Graph) -> str:
+    """A note on a model without kernels."""
+    empty = [value for value in graph.outputs if not value.elements]
+    if len(empty) < len(graph.outputs):
+        return "note: nothing is computed: the results are inputs and constants"
+    given = [value.text for value in graph.inputs if not value.elements]
+    why = f", since an input has no elements ({', '.join(given)})" if given else ""
+    return f"note: nothing is computed: the results are empty{why}; the model returns empty arrays"
 
 
 def _folder_name(model: str) -> str:

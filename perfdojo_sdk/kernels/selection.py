@@ -261,9 +261,20 @@ def _kernels(
             yield instantiate(operator, each, dialect)
 
 
+#: The file of a model, or a module of one.
+_MODEL = re.compile(r"(?i)[^\s\[\],]+\.(py|onnx)(?::[\w.]*)?$")
+
+
 def _unknown(name: str, text: str, known: list[str]) -> SelectionError:
     """The error for an unknown name, which may have been meant as a path."""
     why = ""
+    if model := _MODEL.match(text):
+        why = "it reads as the file of a model, which is no single kernel"
+        named = text if model[1] == "onnx" or ":" in text else f"{name}:NAME"
+        hint = (
+            f"`optimize {named}` builds a model and times it; `bench FOLDER/library` times its kernels again"
+        )
+        return SelectionError("PD-K009", f"{_shown(name)} is no program and no kernel", why=why, hint=hint)
     if _is_path(text):
         hint = "a path that holds blanks, commas or brackets stands in quotes"
     elif "/" in name or Path(name).exists():

@@ -5,7 +5,7 @@ Everything here is read from subscripts and sizes; no move is played and no name
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from math import prod
@@ -76,10 +76,17 @@ class NestFacts:
 
     place: str
     works: tuple[Work, ...]
-    bytes: int
-    """Bytes of the elements that it touches, each counted once."""
+    touched: Mapping[str, int]
+    """Array -> bytes of its elements that it touches, each counted once."""
     seconds: float
     """Estimated: the arithmetic at its peak on one thread, or the data at the speed of where it is."""
+    computing: float
+    """Estimated seconds of the arithmetic alone."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the elements that it touches, each counted once."""
+        return sum(self.touched.values())
 
     @property
     def kinds(self) -> frozenset[Kind]:
@@ -110,13 +117,23 @@ def _nest(program: Program, node: Node, works: tuple[Work, ...], target: Target)
             buffer = program.buffer_of[access.array]
             cells = min(buffer.cells, elements(access, work.sizes, work.statement))
             touched[access.array] = max(touched.get(access.array, 0), buffer.size_of(cells))
-    moved = sum(touched.values())
     flops = sum(work.flops for work in works)
     dtype = works[0].statement.dtype
     peak = target.capabilities.peak_gflops.get(dtype) or max(
         target.capabilities.peak_gflops.values(), default=1
     )
-    return NestFacts(node.id, works, moved, max(flops / peak / 1e9, seconds_to_move(moved, target)))
+    computing = flops / peak / 1e9
+    seconds = max(computing, seconds_to_move(sum(touched.values()), target))
+    return NestFacts(node.id, works, touched, seconds, computing)
+
+
+def least_of(program: Program, nests: Sequence[NestFacts], target: Target) -> tuple[int, float]:
+    """The bytes that a program has to move whatever the order of its loops: those of the elements of inputs
+    and outputs that it touches, each counted once. And the estimated seconds that it takes at least, on one
+    thread."""
+    used = program.interface.intersection(array for nest in nests for array in nest.touched)
+    moved = sum(max(nest.touched.get(array, 0) for nest in nests) for array in used)
+    return moved, max(sum(nest.computing for nest in nests), seconds_to_move(moved, target))
 
 
 def seconds_to_move(data: int, target: Target) -> float:

@@ -152,12 +152,12 @@ def _loops(node: Scope) -> Iterator[Scope]:
 
 
 def _passed(program: Program, roots: Sequence[str]) -> list[str]:
-    """The temporaries that only these nests use, each written in one of them, in the order of the nests."""
+    """The temporaries that only these nests use, in the order of the nests that write them."""
     mine = [node for node in program.body if node.id in roots]
     others = [node for node in program.body if node.id not in roots]
     elsewhere = program.interface.union(*[node.arrays for node in others])
     own = {b.name for b in temporaries(program) if len(b.arrays) == 1} - elsewhere
-    return [array for node in mine for array in dict.fromkeys(node_writes(node)) if array in own]
+    return list(dict.fromkeys(array for node in mine for array in node_writes(node) if array in own))
 
 
 def node_writes(node: Node) -> tuple[str, ...]:

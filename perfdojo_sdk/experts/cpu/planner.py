@@ -19,7 +19,15 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
 from perfdojo_sdk.core.program import Node, Program
 from perfdojo_sdk.core.transformation import Rules, Trace
-from perfdojo_sdk.experts.cpu.analysis import Kind, NestFacts, Work, facts_of, lanes_of, seconds_to_move
+from perfdojo_sdk.experts.cpu.analysis import (
+    Kind,
+    NestFacts,
+    Work,
+    facts_of,
+    lanes_of,
+    least_of,
+    seconds_to_move,
+)
 from perfdojo_sdk.experts.cpu.blocks import BLOCK_ROWS, inside, iterations_alike
 from perfdojo_sdk.experts.cpu.column_blocks import join_blocks
 from perfdojo_sdk.experts.cpu.contraction_nests import is_contraction
@@ -43,7 +51,7 @@ from perfdojo_sdk.experts.cpu.preparation import (
     split_conditions,
 )
 from perfdojo_sdk.experts.cpu.recurrences import RECURRENCE, is_recurrence
-from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, play_rows, worth_threads
+from perfdojo_sdk.experts.cpu.row_kernels import LITTLE, MUCH, THREADS_COST, play_rows, worth_threads
 from perfdojo_sdk.experts.cpu.scans import play_scans
 from perfdojo_sdk.experts.cpu.scattered_sums import gather_scattered, scatters
 from perfdojo_sdk.experts.cpu.sharing import shared_by_all
@@ -61,6 +69,16 @@ from perfdojo_sdk.experts.cpu.windows import memory_ways
 from perfdojo_sdk.hookspecs.services import Decision, Plan
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
+
+#: Uses of threads to try -> the decision and its reason.
+_THREADS: Mapping[tuple[bool, ...], tuple[str, str]] = {
+    (False,): ("one thread", f"moving the data takes less than {LITTLE} times as long as starting threads"),
+    (True,): ("all threads", f"moving the data takes more than {MUCH} times as long as starting threads"),
+    (True, False): (
+        "all threads or one thread: a measurement decides",
+        f"moving the data takes {LITTLE} to {MUCH} times as long as starting threads",
+    ),
+}
 
 #: Most games that a plan proposes; each is compiled and measured.
 MOST_GAMES = 6
@@ -195,7 +213,7 @@ class _Planner:
             plays = contraction(self.root, self.rules, self.target, self.runs)
             if plays:
                 self._decide("whole", "", "contraction", "all of it is one sum of products")
-                self._describe("contraction", facts_of(self.root, self.target))
+                self._describe("contraction", self.root)
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]
         found = facts_of(self.root, self.target)
@@ -205,7 +223,7 @@ class _Planner:
         ):
             why = "all loops go along rows, so that each row is read once and kept near"
             self._decide("whole", "", "rows", why)
-            self._describe("rows", found)
+            self._describe("rows", self.root)
             self._describe_rows(self.root)
             plays = self._rows(self.root)
             for play in plays:
@@ -238,7 +256,7 @@ class _Planner:
                 why = "its products need what the iteration before made, so that each is planned as a program"
                 self._decide(RECURRENCE, nodes[0].id, "step by step", why)
             elif way != BLOCK_ROWS:
-                self._describe(way, facts_of(part(program, nodes), self.target))
+                self._describe(way, part(program, nodes))
         return parts
 
     def _way(self, program: Program, node: Node, facts: NestFacts) -> str:
@@ -247,16 +265,18 @@ class _Planner:
             return RECURRENCE
         return "stencil" if find_stencil(program, node, self.target) else way_of(facts, self.target)
 
-    def _describe(self, way: str, nests: tuple[NestFacts, ...]) -> None:
+    def _describe(self, way: str, program: Program) -> None:
         """Record what a part is, with the model's figures."""
+        nests = facts_of(program, self.target)
+        moved, least = least_of(program, nests, self.target)
         works = [work for nest in nests for work in nest.works]
         kinds = " and ".join(sorted({work.kind.value for work in works}))
         numbers = {
             "iterations": sum(work.iterations for work in works),
             "operations": sum(nest.flops for nest in nests),
-            "bytes": sum(nest.bytes for nest in nests),
+            "bytes": moved,
             "most reads of one element": max(max(work.reuse.values()) for work in works),
-            "us at least": 1e6 * sum(nest.seconds for nest in nests),
+            "us at least": 1e6 * least,
         }
         why = f"by what its statements are: {kinds}"
         self.decisions.append(Decision("parts", nests[0].place, way, why, numbers))
@@ -286,11 +306,10 @@ class _Planner:
     def _describe_rows(self, sub: Program) -> None:
         """Record how rows use threads and memory."""
         data = data_bytes(sub)
-        ways = [("one thread", "all threads")[way] for way in worth_threads(sub, self.target)]
-        threads = " or ".join(ways) + (": a measurement decides" if len(ways) > 1 else "")
+        ways = worth_threads(sub, self.target)
+        threads, why = _THREADS[ways]
         numbers = {"bytes": data, "us to move": 1e6 * seconds_to_move(data, self.target)}
         numbers["us to start threads"] = 1e6 * THREADS_COST
-        why = "threads pay if moving the data takes longer than starting them"
         self.decisions.append(Decision("threads", sub.body[0].id, threads, why, numbers))
         windows = list(memory_ways(sub, self.target))
         used = [", ".join(sorted({w.once, w.again, w.store} - {""})) or "none" for w in windows]

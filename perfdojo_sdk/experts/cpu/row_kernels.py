@@ -29,7 +29,7 @@ from perfdojo_sdk.core.magnitudes import invertible
 from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.analysis import lanes_of
+from perfdojo_sdk.experts.cpu.analysis import lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.row_statistics import compute_again, sum_and_squares_together
 from perfdojo_sdk.experts.cpu.steps import (
     SHARES,
@@ -57,6 +57,10 @@ CHAINS = 4
 
 #: Seconds that handing work to threads which are awake, and waiting for the last one, costs with margin.
 THREADS_COST = 3e-6
+
+#: Threads do not pay where moving the data takes less than so many times as long as starting them; where it
+#: takes more than the second number of times, they do.
+LITTLE, MUCH = 2, 8
 
 #: Rows that are processed together, since they share data.
 ABREAST = 4
@@ -101,14 +105,10 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
 def worth_threads(root: Program, target: Target) -> tuple[bool, ...]:
     """The uses of threads to try: none if moving the data takes less time than starting them, both if it
     takes about as much."""
-    capabilities, data = target.capabilities, data_bytes(root)
-    speeds = [c.read_gbs for c in capabilities.caches.values() if data <= c.bytes]
-    if not speeds and capabilities.memory:
-        speeds = [capabilities.memory.copy_gbs]
-    seconds = data / max(speeds, default=1) / 1e9
-    if seconds < 2 * THREADS_COST:
+    seconds = seconds_to_move(data_bytes(root), target)
+    if seconds < LITTLE * THREADS_COST:
         return (False,)
-    return (True,) if seconds > 8 * THREADS_COST else (True, False)
+    return (True,) if seconds > MUCH * THREADS_COST else (True, False)
 
 
 def stream_rows(play: Play, target: Target, windows: Windows, threads: bool, together: Together) -> bool:

@@ -1,14 +1,16 @@
 """Files and packages beside a model's file, which each loaded file has for itself.
 
 Python keeps one module for a name in a process. Models of two folders may have a helper of one name each, so
-every loaded file is a module of a package of its own, and so is all that it imports from its folder.
+every loaded file is a module of a package of its own, and so is all that it imports from its folder. While
+the code of a file runs, ``sys.modules`` has them under their plain names, too, as for a script.
 """
 
 from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -27,6 +29,8 @@ _loads: dict[str, Beside] = {}
 _plain: set[str] = set()
 """Plain names that stand for modules beside a file (:class:`_PlainNames`)."""
 
+_ABSENT = object()
+
 
 class Beside:
     """One loaded file, with what is beside it."""
@@ -35,9 +39,18 @@ class Beside:
         self.file = file
         self.folder = file.resolve().parent
         self.package = f"{PREFIX}{next(_numbers)}"
-        stem = file.stem if file.stem.isidentifier() else "__main__"
-        self.name = f"{self.package}.{stem}"
+        self.name = f"{self.package}.{self._stem()}"
         self._known: dict[str, bool] = {}
+        self._before: dict[str, ModuleType] | None = None
+        self._named: dict[str, ModuleType] = {}
+
+    def _stem(self) -> str:
+        """The last part of the module's name: the file's, where ``import`` means the file by that, and not a
+        package beside it."""
+        stem = self.file.stem
+        found = self.spec(stem) if stem.isidentifier() else None
+        itself = found is None or not found.origin or Path(found.origin).resolve() == self.file.resolve()
+        return stem if stem.isidentifier() and itself else "__main__"
 
     def run(self) -> ModuleType | None:
         """Run the file; None if Python does not take it for one of its own. Exceptions are the file's."""
@@ -54,13 +67,58 @@ class Beside:
         module = module_from_spec(_with_own_imports(spec, self))
         sys.modules[self.name] = module  # data classes look their types up there
         try:
-            module.__spec__.loader.exec_module(module)  # type: ignore[union-attr]
+            with self.under_plain_names():
+                module.__spec__.loader.exec_module(module)  # type: ignore[union-attr]
         except BaseException:
             del _loads[self.package]
             for name in [n for n in sys.modules if f"{n}.".startswith(f"{self.package}.")]:
                 del sys.modules[name]
             raise
         return module
+
+    @contextmanager
+    def under_plain_names(self) -> Iterator[None]:
+        """Modules of the folder are in ``sys.modules`` under the names that its files know, as for a script.
+        What files put there, or take away, holds for their imports, and for no other file's."""
+        if self.runs:
+            yield
+            return
+        self._before = dict(sys.modules)
+        try:
+            self._name()
+            yield
+        finally:
+            self._heed()
+            before, self._before = self._before, None
+            for name in self._named:
+                sys.modules.pop(name, None)
+                if name in before:
+                    sys.modules[name] = before[name]
+            self._named.clear()
+
+    @property
+    def runs(self) -> bool:
+        """True while code of the file runs that knows modules under their plain names."""
+        return self._before is not None
+
+    def _name(self) -> None:
+        """Put the modules of the package under their plain names."""
+        start = len(self.package) + 1
+        for name in [n for n in sys.modules if n.startswith(f"{self.package}.") and n != self.name]:
+            sys.modules[name[start:]] = self._named[name[start:]] = sys.modules[name]
+
+    def _heed(self) -> None:
+        """Take over what files changed in ``sys.modules``."""
+        for name, module in list(self._named.items()):
+            if sys.modules.get(name) is not module:
+                sys.modules.pop(f"{self.package}.{name}", None)
+                del self._named[name]
+        before = self._before or {}
+        for name, module in list(sys.modules.items()):
+            if before.get(name, _ABSENT) is module or name in self._named or load_of(name) is not None:
+                continue
+            if self.has(name.partition(".")[0]):
+                sys.modules[f"{self.package}.{name}"] = self._named[name] = module
 
     def has(self, top: str) -> bool:
         """True if a top-level name is that of a file or package beside this file, as for a script: those go
@@ -86,6 +144,8 @@ class Beside:
         level: int = 0,
     ) -> ModuleType:
         """``__import__`` as the statements of these files see it."""
+        if self.runs:
+            self._heed()
         top = name.partition(".")[0]
         own = f"{self.package}.{top}"
         itself = own == self.name and globals is not None and globals.get("__name__") == own
@@ -93,6 +153,11 @@ class Beside:
             return builtins.__import__(name, globals, locals, fromlist, level)
         found = builtins.__import__(f"{self.package}.{name}", globals, locals, fromlist, 0)
         return found if fromlist else sys.modules[own]
+
+    def begun(self, module: ModuleType) -> None:
+        """Name a module whose code is about to run."""
+        if self.runs:
+            self._name()
 
     def words(self, error: BaseException) -> str:
         """An error as text, with the names that the files have for each other."""
@@ -121,6 +186,12 @@ def load_of(module: str) -> Beside | None:
     return _loads.get(module.partition(".")[0])
 
 
+def names_of(module: str) -> AbstractContextManager[None]:
+    """The plain names of what is beside the file of a module (:meth:`Beside.under_plain_names`)."""
+    load = load_of(module)
+    return load.under_plain_names() if load is not None else nullcontext()
+
+
 def _is_regular(spec: ModuleSpec) -> bool:
     return spec.loader is not None and spec.origin is not None
 
@@ -139,6 +210,7 @@ class _OwnImports(SourceFileLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the file."""
+        self.load.begun(module)
         vars(module)["__builtins__"] = {**vars(builtins), "__import__": self.load.imported}
         super().exec_module(module)
 
@@ -165,13 +237,15 @@ class _OwnNames(MetaPathFinder):
 
 class _PlainNames(MetaPathFinder):
     """Finds what is beside a file for a caller who does not say which file asks, such as ``import_module``
-    and PyTorch's tracer: the newest one, if files of only one folder have it."""
+    and PyTorch's tracer: that of the file that runs, or else the newest one, if files of only one folder
+    have it."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The description of a module; None if no file has it beside it."""
         if path is not None or "." in name:
             return None
         found = [load for load in _loads.values() if load.spec(name) is not None]
+        found = [load for load in found if load.runs][-1:] or found
         folders = list(dict.fromkeys(str(load.folder) for load in found))
         if len(folders) > 1:
             why = f"{name} is in {' and in '.join(folders)}: only an import statement says which one is meant"

@@ -18,7 +18,7 @@ from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.core.files import read_bounded
-from perfdojo_sdk.frontends.torch.beside import Beside, load_of
+from perfdojo_sdk.frontends.torch.beside import Beside, load_of, names_of
 from perfdojo_sdk.frontends.torch.named import MOST_BYTES, named_in
 
 
@@ -65,7 +65,8 @@ def network(path: Path, name: str) -> torch.nn.Module | ExportedProgram:
         hint = closest(name, names) if names else "write FILE.py:NAME of a module or its class"
         raise ModuleError("PD-O023", f"{path} has no {name}", hint=hint)
     try:
-        made = found()
+        with names_of(module.__name__):
+            made = found()
     except Exception as error:  # the user's code
         why = _why(module, error)
         hint = f"write a function without arguments that returns a {name}, and name that"
@@ -101,9 +102,10 @@ def problem(path: Path, seed: int = 0) -> Problem:
         raise ModuleError("PD-O023", f"{path} has no {missing[0]}", hint=hint)
     torch.manual_seed(seed)
     try:
-        given = module.get_init_inputs()
-        is_pair = len(given) == 2 and isinstance(given[0], list | tuple) and isinstance(given[1], dict)
-        model = module.Model(*given[0], **given[1]) if is_pair else module.Model(*given)
+        with names_of(module.__name__):
+            given = module.get_init_inputs()
+            is_pair = len(given) == 2 and isinstance(given[0], list | tuple) and isinstance(given[1], dict)
+            model = module.Model(*given[0], **given[1]) if is_pair else module.Model(*given)
     except Exception as error:  # the user's code
         why = _why(module, error)
         raise ModuleError("PD-O023", f"{path} makes no Model", why=why) from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch.export import ExportedProgram
 
 from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import DojoError, closest
+from perfdojo_sdk.frontends.torch.beside import names_of
 from perfdojo_sdk.frontends.torch.capture import DependsOnData, Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
 from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
@@ -113,7 +115,8 @@ def exported(
         examples = [torch.empty(shape, dtype=TORCH_DTYPES[dtype]) for _, dtype, shape in inputs]
 
     try:
-        module = without_changes(captured(source.call, [*weights.values(), *examples]))
+        with names_of(type(net).__module__):
+            module = without_changes(captured(source.call, [*weights.values(), *examples]))
     except Unchangeable as change:
         names = [*weights, *(name for name, _, _ in inputs)]
         places = [n for n in change.changed.graph.nodes if n.op == "placeholder"] if change.changed else []
@@ -130,7 +133,7 @@ def exported(
         raise
     except Exception as error:  # the user's code, or PyTorch's
         why = f"{type(error).__name__}: {str(error)[:500]}"
-        hint = _inputs_to_try(weights.values(), inputs)
+        hint = _inputs_to_try(weights.values(), inputs, str(error))
         what = f"PyTorch does not trace {source.title} for {_shown(inputs)}"
         raise ModuleError("PD-O025", what, why=why, hint=hint) from error
     lowered = lower(module)
@@ -140,8 +143,16 @@ def exported(
     return Exported(graph, (), lowered.operators)
 
 
-def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, Shape]]) -> str:
-    """Advice on inputs with which a module was not traced."""
+#: What PyTorch says of a tensor of a wrong dtype -> the dtype that it asks for.
+_ASKED = (
+    (r"(?i)to be bool", "bool"),
+    (r"(?i)\bfloating point", "f32"),
+    (r"(?i)scalar types?: Long|index tensor|used as indices|integral|dtype int", "i64"),
+)
+
+
+def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, Shape]], error: str) -> str:
+    """Advice on inputs with which a module was not traced: another dtype only where the error asks for it."""
     own = {dtype for dtype, torch_dtype in TORCH_DTYPES.items() if dtype in FLOAT_DTYPES}
     used = sorted({d for w in weights for d in own if w.dtype is TORCH_DTYPES[d]})
     other = next(((n, d, s) for n, d, s in inputs if used and d in own and d not in used), None)
@@ -149,11 +160,15 @@ def _inputs_to_try(weights: Iterable[Tensor], inputs: Sequence[tuple[str, str, S
         name, dtype, shape = other
         right = _shown([(name, used[0], shape)])
         return f"its weights are {' and '.join(used)}, {name} is {dtype}: --input '{right}'"
-    example = _shown([(inputs[0][0], "i64", inputs[0][2])]) if inputs else "ids=i64[1,16]"
-    return (
-        "call the module with such arrays in PyTorch first; if it refuses them, too, give --input other "
-        f"sizes, or another dtype than f32, such as --input '{example}'"
-    )
+    asked = next((dtype for pattern, dtype in _ASKED if re.search(pattern, error)), None)
+    wrong = next(((n, asked, s) for n, d, s in inputs if asked and d != asked), None)
+    if wrong is not None:
+        return f"give an input the dtype that PyTorch asks for, such as --input '{_shown([wrong])}'"
+    first = "call the module with such arrays in PyTorch first"
+    if not inputs:
+        return first
+    sizes = f"{inputs[0][0]}={inputs[0][1]}[SIZES]"
+    return f"{first}; if it refuses them, too, give --input other sizes: --input '{sizes}'"
 
 
 def _shown(inputs: Sequence[tuple[str, str, Shape]]) -> str:

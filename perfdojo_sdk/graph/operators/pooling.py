@@ -54,7 +54,8 @@ class _Windows:
 
 def max_pool(b: Builder, x: Value, axes: Sequence[Axis], indices: bool, columns: bool) -> list[Value]:
     """The largest element of each window; with ``indices`` its place in the whole array, row-major in the
-    image or by ``columns``."""
+    image or by ``columns``: in the order of the window the first of equal ones, and the last NaN. Standards
+    of models leave this order open; PyTorch's is taken."""
     w = _Windows(x, axes)
     k = Writer(b, "max_pool")
     a, y = k.read(x), k.write(w.shape, x.dtype)
@@ -74,20 +75,21 @@ def max_pool(b: Builder, x: Value, axes: Sequence[Axis], indices: bool, columns:
     found = f"{a.load(w.read)} == {top(w.names)}"
     if is_float(x.dtype):
         found = f"or({found}, {a.load(w.read)} != {a.load(w.read)})"
-    # Of equal elements the first one in the order of the window counts.
-    tap = flat_index(tuple(w.inner), [t for _, _, t in w.pairs])
     nearest, most = k.local(w.shape, "i64"), prod(w.inner)
+    tap = f"index({flat_index(tuple(w.inner), [t for _, _, t in w.pairs])})"
+    if is_float(x.dtype):
+        tap = f"select({top(w.names)} != {top(w.names)}, {most - 1} - {tap}, {tap})"
     k.nest(
         w.shape,
         f"{nearest(w.names)} = {most}",
-        (w.inner, f"{nearest(w.names)} min= select({found}, index({tap}), {most}){w.guard}"),
+        (w.inner, f"{nearest(w.names)} min= select({found}, {tap}, {most}){w.guard}"),
     )
     k.nest(
         w.shape,
         f"{place(w.names)} = 0",
         (
             w.inner,
-            f"{place(w.names)} += select({nearest(w.names)} == index({tap}), index({first}), 0){w.guard}",
+            f"{place(w.names)} += select({nearest(w.names)} == {tap}, index({first}), 0){w.guard}",
         ),
     )
     return list(k.done())

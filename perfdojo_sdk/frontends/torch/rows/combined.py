@@ -214,7 +214,8 @@ def _largest(c: Call, found: Value, bag: Value | int) -> Value:
 
 def _sorted_place(sequence: str, of: str) -> Row:
     """The number of elements of a sorted sequence below each element, or with ``right`` not above it; for
-    NaN, all."""
+    NaN, all. The sequence is halved as PyTorch halves it, so that results are equal for one that has NaN, or
+    is not sorted, too."""
 
     def row(c: Call) -> Value:
         s, x = c[sequence], c.arguments[of]
@@ -225,18 +226,63 @@ def _sorted_place(sequence: str, of: str) -> Row:
             raise Refused(Reason.DTYPE, f"{c.op} of {x.dtype} in {s.dtype}")
         if s.rank > 1 and (not isinstance(x, Value) or x.shape[:-1] != s.shape[:-1]):
             raise Refused(Reason.CHOICE, f"{c.op} in {s.text}")
-        k, names = Writer(c.b, "place_in_order"), levels(len(c.shape))
-        inner = f"{{{len(c.shape)}}}"
-        a = k.read(s)
-        element = a.load([*names[: s.rank - 1], inner])
-        mine = k.read(x).load(names) if isinstance(x, Value) else literal(x, computed_in(s.dtype))
-        y = k.write(c.shape, c.dtype)
-        behind = f"{element} {'>' if right else '>='} {mine}"
-        counted = f"{y(names)} += select({behind}, 0, 1)"
-        k.nest(c.shape, f"{y(names)} = 0", ([s.shape[-1]], counted))
-        return k.done()[0]
+        if s.shape[-1] <= WHOLE_SEQUENCE:
+            return _place_in_few(c, s, x, right)
+        low: Value | None = None
+        high: Value | None = None
+        for _ in range(s.shape[-1].bit_length()):
+            low, high = _half(c, s, x, low, high, right)
+        assert low is not None, "a sequence of more than a few elements is halved"
+        return low
 
     return row
+
+
+#: Most elements of a sorted sequence whose places are found by one formula.
+WHOLE_SEQUENCE = 16
+
+
+def _place_in_few(c: Call, s: Value, x: Value | float, right: bool) -> Value:
+    """All comparisons of a binary search in one formula."""
+    k, names = Writer(c.b, "place_in_order"), levels(len(c.shape))
+    a = k.read(s)
+    mine = k.read(x).load(names) if isinstance(x, Value) else literal(x, computed_in(s.dtype))
+
+    def place(first: int, end: int) -> str:
+        if first >= end:
+            return str(first)
+        middle = first + (end - first) // 2
+        behind = f"{a.load([*names[: s.rank - 1], str(middle)])} {'>' if right else '>='} {mine}"
+        return f"select({behind}, {place(first, middle)}, {place(middle + 1, end)})"
+
+    y = k.write(c.shape, c.dtype)
+    k.nest(c.shape, f"{y(names)} = {place(0, s.shape[-1])}")
+    return k.done()[0]
+
+
+def _half(
+    c: Call, s: Value, x: Value | float, low: Value | None, high: Value | None, right: bool
+) -> tuple[Value, Value]:
+    """The half of a part of a sequence, from ``low`` to before ``high``, where each element belongs; the part
+    is the whole without them. A kernel of its own: places in an array are read from an input."""
+    size, k, names = s.shape[-1], Writer(c.b, "place_in_order"), levels(len(c.shape))
+    a = k.read(s)
+    mine = k.read(x).load(names) if isinstance(x, Value) else literal(x, computed_in(s.dtype))
+    first, end, middle = "0", str(size), str(size // 2)
+    if low is not None and high is not None:
+        first, end = k.read(low)(names), k.read(high)(names)
+        middle = f"({first} + ({end} - {first}) / 2)"
+    element = a.load([*names[: s.rank - 1], f"clamp({middle}, 0, {size - 1})" if low else middle])
+    behind = f"{element} {'>' if right else '>='} {mine}"
+    later = f"select({first} < {end}, {middle} + 1, {first})" if low else f"{middle} + 1"
+    p, q = k.write(c.shape, c.dtype), k.write(c.shape, c.dtype)
+    k.nest(
+        c.shape,
+        f"{p(names)} = select({behind}, {first}, {later})",
+        f"{q(names)} = select({behind}, {middle}, {end})",
+    )
+    found = k.done()
+    return found[0], found[1]
 
 
 def _halves_refused(row: Row, why: str) -> Row:

@@ -160,7 +160,15 @@ def _pairwise(c: Call) -> Value:
     other = c.b.view(y, (*y.shape[:-2], 1, *y.shape[-2:]))
     if p not in (1.0, 2.0) and x.shape[-1]:
         gap = pointwise(c, "difference", lambda a, d: f"{a} - {d}", one, other)
-        return norm(c, gap, p, (gap.rank - 1,), False)
+        over = (gap.rank - 1,)
+        if p == 0:  # of NaN NaN, where a norm counts it as a number
+            counted = pointwise(
+                c, "counted", lambda a: f"select({a} != {a}, {a}, select({a} != 0, 1, 0))", gap
+            )
+            return reduce_sum(c.b, counted, over, False)
+        if p == float("inf"):  # PyTorch passes over NaN
+            gap = pointwise(c, "numbers", lambda a: f"select({a} != {a}, 0, {a})", gap)
+        return norm(c, gap, p, over, False)
     text = "abs({a} - {d})" if p == 1.0 else "({a} - {d}) * ({a} - {d})"
     terms = pointwise(c, "distance_terms", lambda a, d: text.replace("{a}", a).replace("{d}", d), one, other)
     total = reduce_sum(c.b, terms, (terms.rank - 1,), False)
