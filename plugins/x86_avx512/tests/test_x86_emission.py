@@ -260,7 +260,8 @@ def test_a_vector_that_rows_share_is_loaded_once() -> None:
 def test_weights_that_rows_share_in_groups_are_loaded_once() -> None:
     """Two vectors of bytes serve three rows of pixels."""
     emitted = body(
-        "kernel rows(x, w) -> y\nx u8 [3,64] heap\nw i8 [16,32,4] heap\nacc i32 [3,2,16] reg\ny i32 [3,32] heap\n\n"
+        "kernel rows(x, w) -> y\nx u8 [3,64] heap\nw i8 [16,32,4] heap\nacc i32 [3,2,16] reg\n"
+        "y i32 [3,32] heap\n\n"
         "3:u 2:u 16:v acc[{0},{1},{2}] = 0\n"
         "16 3:u 2:u 16:l 4:d acc[{1},{2},{3}] += i32(x[{1},{0}*4+{4}]) * i32(w[{0},{2}*16+{3},{4}])\n"
         "3:u 2:u 16:v y[{0},{1}*16+{2}] = acc[{0},{1},{2}]\n"
