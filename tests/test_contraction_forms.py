@@ -46,6 +46,31 @@ def test_an_image_that_is_read_in_steps_is_copied_for_many_filters() -> None:
         assert all(passes(game) for game in games)
 
 
+PAIRS = """kernel pairs(a, b) -> y
+a f32 [30,40] heap
+b f32 [50,40] heap
+y f32 [30,50] heap
+
+30 50
+| y[{0},{1}] = 0
+| 40 y[{0},{1}] += VALUE
+"""
+
+
+def test_sums_of_values_of_pairs_get_register_tiles() -> None:
+    """Distances between elements are a contraction; one that also has a factor of its own, which is computed
+    before, is a product, and functions that take long are left to other rules."""
+    one, other = "a[{0},{2}]", "b[{1},{2}]"
+    distance = f"({one} - {other})"
+    for value in (f"abs{distance}", f"{distance} * {distance}", f"max({one}, {other})"):
+        found = planned(PAIRS.replace("VALUE", value))
+        assert [d.choice for d in found.decisions if d.rule == "whole"] == ["contraction"], value
+        assert any(d.rule == "tiles" and float(d.numbers["rows"]) > 1 for d in found.decisions), value
+        assert all(passes(game) for game in found.games), value
+    for value in (f"exp{distance}", f"{distance} * {one}", f"{one} * 2 * {other}"):
+        assert not play_contractions(parse(PAIRS.replace("VALUE", value)), RULES, TARGET), value
+
+
 def test_constants_are_packed_at_no_cost() -> None:
     """Filters that change with each call are read where they lie; constant ones are packed, one after the
     other, so that output channels are the lanes."""

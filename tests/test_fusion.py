@@ -21,6 +21,7 @@ from perfdojo_sdk.graph.operators import (
     contractions,
     convolutions,
     elementwise,
+    gathers,
     movement,
     normalisations,
     pooling,
@@ -378,6 +379,33 @@ def test_steps_before_a_reduction_of_columns_stand_in_its_sums(target: Target) -
     assert [node.program.name for node in made.nodes] == ["relu_reduce_sum", "relu", "add"]
 
 
+def chosen(b: Builder) -> Value:
+    index = b.constant(np.array([[3, 0, 7, 7], [1, 1, -2, 5]]))
+    return gathers.gather_elements(b, b.input("x", (2, 8), "f32"), index, 1)
+
+
+def test_steps_stand_in_the_statement_that_looks_elements_up(target: Target) -> None:
+    b = Builder()
+    graph = b.graph({"y": add(b, elementwise.relu(b, chosen(b)), b.input("z", (2, 4), "f32"))})
+    made = fused(graph, plan_fusion(graph, target))
+    assert bits(made) == bits(graph)
+    assert [node.program.name for node in made.nodes] == ["gather_elements_relu_add"]
+    assert made.nodes[0].program.statements == 1
+
+
+def looked_up_twice(b: Builder) -> Value:
+    x = chosen(b)
+    return add(b, x, elementwise.relu(b, x))
+
+
+def summed(b: Builder) -> Value:
+    return reductions.reduce_sum(b, chosen(b), [1], False)
+
+
+def turned_afterwards(b: Builder) -> Value:
+    return elementwise.relu(b, movement.transpose(b, chosen(b), (1, 0)))
+
+
 def twice(b: Builder) -> Value:
     x = b.input("x", (4, 8), "f32")
     first = elementwise.relu(b, contractions.matmul(b, x, weights(b, 8, 8)))
@@ -412,6 +440,9 @@ def many(b: Builder) -> Value:
         (pooled, "planned alone|not the order|columns"),
         (turned, "planned alone|not the order"),
         (columns, "through columns|not the order"),
+        (looked_up_twice, "more than once"),
+        (summed, "which are planned alone"),
+        (turned_afterwards, "planned alone"),
         (twice, "takes one contraction"),
         (around, "another kernel lies between"),
         (long, f"more than {fusion.MOST_STATEMENTS} statements"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from snippets import play, refusal
 
+from perfdojo_sdk.codegen.lockstep import next_row
 from perfdojo_sdk.core.dialect import CORE_LOCATIONS, CORE_SUFFIXES, Dialect, Location
 from perfdojo_sdk.core.errors import ProgramError
 from perfdojo_sdk.core.program import Program
@@ -133,3 +134,47 @@ def test_the_planner_gathers_where_nothing_else_gives_lanes(statement: str, gath
     games = expert(program(statement), PLUGINS.rules(target), target)
     suffixes = {suffix for game in games for node in game.program.body for suffix in node.suffixes}
     assert ("a" in suffixes) == gathers
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "loops", "read", "expected"),
+    [
+        ("8,64", "8,64", "8 64", "x[{0},clamp(k[{0},{1}], 0, 63)]", "x[{0}+1,{1}]"),
+        ("8,64", "8,64", "8 4 16", "x[{0},clamp(k[{0},{1}*16+{2}], 0, 63)]", "x[{0}+1,{1}*16+{2}]"),
+        ("2,8,64", "8,64", "8 64", "x[1,7-{0},clamp(k[{0},{1}], 0, 63)]", "x[1,-{0}+6,{1}]"),
+        ("8,65", "8,64", "8 64", "x[{0},clamp(k[{0},{1}], 0, 63)]", ""),  # rows of another length
+        ("8,64", "8,64", "8 64", "x[3,clamp(k[{0},{1}], 0, 63)]", ""),  # one row for all
+        ("64,8", "8,64", "8 64", "x[clamp(k[{0},{1}], 0, 63),{0}]", ""),  # elements that are no neighbours
+        ("8,64", "8,64", "8 64", "x[clamp(k[{0},0], 0, 7),clamp(k[{0},{1}], 0, 63)]", ""),  # any row
+        ("8,64", "8,64", "8 64", "x[{0},63-{1}]", ""),  # nothing is chosen
+        ("2,20000", "2,20000", "2 20000", "x[{0},clamp(k[{0},{1}], 0, 9)]", ""),  # more than stays near
+    ],
+)
+def test_the_next_row_to_choose_from(x: str, y: str, loops: str, read: str, expected: str) -> None:
+    text = f"kernel f(x, k) -> y\nx f32 [{x}] heap\nk i64 [{y}] heap\ny f32 [{y}] heap\n\n"
+    target = "y[{0},{1}]" if loops.count(" ") == 1 else "y[{0},{1}*16+{2}]"
+    made = parse(f"{text}{loops} {target} = {read}\n", DIALECT)
+    [leaf] = made.body[0].leaves
+    found = next_row(made, leaf.statement.target, leaf.statement.reads[0], loops.count(" "))
+    assert (found.text if found else "") == expected
+
+
+def test_a_row_that_is_chosen_from_again_is_no_next_one() -> None:
+    text = "kernel f(x, k) -> y\nx f32 [8,64] heap\nk i64 [8,3,64] heap\ny f32 [8,3,64] heap\n\n"
+    made = parse(
+        f"{text}8 3 64 y[{{0}},{{1}},{{2}}] = x[{{0}},clamp(k[{{0}},{{1}},{{2}}], 0, 63)]\n", DIALECT
+    )
+    [leaf] = made.body[0].leaves
+    assert next_row(made, leaf.statement.target, leaf.statement.reads[0], 2) is None
+
+
+def test_lanes_ask_for_the_next_row_line_by_line() -> None:
+    """Nothing tells the processor in which order the elements of a row come."""
+    target = PLUGINS.target("x86_avx512")
+    text = "kernel f(x, k) -> y\nx f32 [8,64] heap\nk i64 [8,64] heap\ny f32 [8,64] heap\n\n"
+    made = parse(
+        f"{text}8 4 16:a y[{{0}},{{1}}*16+{{2}}] = x[{{0}},clamp(k[{{0}},{{1}}*16+{{2}}], 0, 63)]\n",
+        target.dialect,
+    )
+    code = PLUGINS.code_generator(target).generate(made, "f").code
+    assert "pd_prefetch_ahead(&x[i0*64 + i1*16 + 64]);" in code

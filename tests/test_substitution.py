@@ -35,6 +35,19 @@ def assert_same_bits(one: Program, other: Program, given: list[np.ndarray[Any, A
         assert mine.tobytes() == theirs.tobytes()
 
 
+def test_steps_are_drawn_to_the_statement_that_looks_elements_up() -> None:
+    """What a temporary holds is looked up where it was; a second reading of it would look it up twice."""
+    head = "kernel k(x, i) -> y\nx f32 [5] heap\ni i64 [4] heap\nt f32 [4] heap\ny f32 [4] heap\n\n"
+    given = [np.array([1.5, -2.25, 3.0, 0.1, 7], np.float32), np.array([4, 0, -9, 2], np.int64)]
+    look_up = "4 t[{0}] = x[clamp(i[{0}], 0, 4)]\n"
+    for steps, left in (("exp(t[{0}]) * 3", False), ("t[{0}] * t[{0}]", True), ("t[3-{0}]", True)):
+        target = "y[3-{0}]" if "3-" in steps else "y[{0}]"
+        before = parse(f"{head}{look_up}4 {target} = {steps}\n")
+        after = with_definitions(before)
+        assert ("t" in after.names) == left, after.text
+        assert_same_bits(before, after, given)
+
+
 COPY = "4 z[{0}] = x[{0}]\n"
 
 

@@ -303,7 +303,8 @@ def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> s
 #: A word of the table -> its meaning in plain words; those that the table uses are printed below it. These
 #: are ways to plan, in the column of decisions.
 WAYS: Mapping[str, str] = {
-    "contraction": "a sum of products whose factors are used for many results each, such as a matrix product",
+    "contraction": "a sum of products whose factors are used for many results each, such as a matrix "
+    "product; or one of distances between two elements, or of other short values of them",
     "rows": "loops along rows of arrays, one whole row after the other",
     "nests": "loops that are planned one by one, each with all that it holds",
     "stencil": "results that read the neighbours of one element",

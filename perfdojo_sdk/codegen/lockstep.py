@@ -52,8 +52,9 @@ from perfdojo_sdk.core.expression import (
 )
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.groups import GroupedSum
+from perfdojo_sdk.core.lookups import lookups_in
 from perfdojo_sdk.core.operations import INFIX, OPERATIONS, Algebra, identity
-from perfdojo_sdk.core.program import Scope, Statement
+from perfdojo_sdk.core.program import Program, Scope, Statement
 from perfdojo_sdk.core.storage import Buffer
 
 #: Most vectors of a nest that are loaded into variables: with more, sums would leave the registers.
@@ -64,6 +65,10 @@ LEAST_HELD_BYTES = 16
 
 #: The first and the last active lane are in these variables where a condition differs from lane to lane.
 LOW, HIGH = "pd_low", "pd_high"
+
+#: Most bytes of a row that is prefetched while lanes choose among the elements of the one before it: two of
+#: them stay in the second cache of a core.
+NEAR_ROW = 1 << 16
 
 
 class LaneEmitter(CEmitter):
@@ -184,12 +189,36 @@ def emit_lanes(emitter: LaneEmitter, statement: Statement, count: int, level: in
         for first in range(0, count, width):
             lanes = min(count - first, width)
             some = Lanes(emitter, guard, lanes, width, level, point, first, plain, gathers)
+            some.ask_for_next_rows(statement)
             some.emit(statement)
     elif guard:
         _lane_by_lane(emitter, statement, count, level, point)
     else:
         # Every lane stores to the same cell, in order, so only the last store counts.
         emitter.visit_statement(statement, point.at(level, count - 1))
+
+
+def next_row(program: Program, target: Access, read: Access, level: int) -> Access | None:
+    """The element of the next row that stands where the lanes write in theirs. None unless a run-time index
+    chooses among the elements of a row, as many as are written beside each other, and another row follows."""
+    buffer, written = program.buffer_of[read.array], program.buffer_of[target.array]
+    chosen = [k for k, form in enumerate(read.subscripts) if lookups_in(form)]
+    places = [k for k, form in enumerate(target.subscripts) if level in form.levels]
+    if len(chosen) != 1 or len(places) != 1 or buffer.packed:
+        return None
+    [dim], along = chosen, target.subscripts[places[0]]
+    rows = {l for k, form in enumerate(read.subscripts) if k != dim for l in form.levels}
+    between = set(range(max(rows, default=level) + 1, level + 1))
+    size = buffer.shape[dim]
+    alike = size == written.shape[places[0]] and size * buffer.element_bytes <= NEAR_ROW
+    if not (rows and between and alike and between <= {*along.levels} and rows.isdisjoint(along.levels)):
+        return None
+    step = {max(rows): AffineExpr.of({max(rows): 1}, 1)}
+    following = tuple(
+        along if k == dim else form.substitute(lambda l: step.get(l) or AffineExpr.level(l))
+        for k, form in enumerate(read.subscripts)
+    )
+    return Access(read.array, following) if lane_stride(buffer, following, level) == 1 else None
 
 
 def emit_groups(emitter: LaneEmitter, scope: Scope, found: GroupedSum, point: Point) -> None:
@@ -433,6 +462,15 @@ class Lanes:
             lead = self.emitter.location(statement.reads[0]).lead_bytes
             if lead:
                 self._prefetch("pd_prefetch_write", statement.target, lead)
+
+    def ask_for_next_rows(self, statement: Statement) -> None:
+        """Prefetch, vector by vector, the rows that run-time indices will choose from after this one: their
+        elements come in no order that the processor foresees."""
+        for read in dict.fromkeys(statement.reads) if self.gathers else ():
+            following = next_row(self.emitter.program, statement.target, read, self.level)
+            if following is not None and self._starts_a_line(following):
+                place = self.emitter.address(following, self.base)
+                self.emitter.function.line(f"pd_prefetch_ahead({place});")
 
     def _prefetch(self, function: str, access: Access, lead: int) -> None:
         size = max(1, int(self.emitter.program.buffer_of[access.array].element_bytes))

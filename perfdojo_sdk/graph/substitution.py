@@ -179,7 +179,7 @@ def _with_definition(program: Program, write: Occurrence, reader: Statement) -> 
 
 def _drawn(program: Program, array: str) -> Program | None:
     """The program with what is made of a temporary where that is written, if it can be made there."""
-    found = _written_and_read(program, array)
+    found = _written_and_read(program, array, looked_up=True)
     if found is None:
         return None
     write, reads = found
@@ -204,9 +204,11 @@ def _drawn(program: Program, array: str) -> Program | None:
     return _replaced(program, write.path, new, read.path[0], array)
 
 
-def _written_and_read(program: Program, array: str) -> tuple[Occurrence, list[Occurrence]] | None:
+def _written_and_read(
+    program: Program, array: str, looked_up: bool = False
+) -> tuple[Occurrence, list[Occurrence]] | None:
     """The write of a temporary and all reads of it, by one statement of a later nest; each of them meets
-    each element once. None if it is not so."""
+    each element once. None if it is not so, or what is written is looked up, unless that is ``looked_up``."""
     if array in program.interface or program.buffer_of[array].arrays != (array,):
         return None
     occurrences = program.occurrences[array]
@@ -216,7 +218,7 @@ def _written_and_read(program: Program, array: str) -> tuple[Occurrence, list[Oc
     [write] = writes
     plain = write.statement.accumulate is None and not write.statement.guard
     later = write.path[0] < reads[0].path[0]
-    lookups = write.statement.lookups or reads[0].statement.lookups
+    lookups = (write.statement.lookups and not looked_up) or reads[0].statement.lookups
     if not (plain and later) or lookups or not all(covers(program, o) for o in occurrences):
         return None
     return write, reads

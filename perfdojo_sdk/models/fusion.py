@@ -49,6 +49,7 @@ class Role(Enum):
     BORDER = "a copy with a border"
     ANCHOR = "a contraction"
     WINDOW = "sums of windows"
+    LOOKUP = "elements that run-time indices choose"
     OTHER = "transposes, scans, quotients or run-time indices"
 
 
@@ -247,7 +248,8 @@ class _Planner(Grouping):
         before, after = self.roles[one], self.roles[other]
         copied = self._bordered(one, other, home) or self._through(one, other, home)
         for role, k in ((before, one), (after, other)):
-            if role in (Role.WINDOW, Role.OTHER) and not copied:
+            looks_up = role is Role.LOOKUP and (k == other or after is not Role.STEPS)
+            if (role in (Role.WINDOW, Role.OTHER) or looks_up) and not copied:
                 return f"{self.graph.nodes[k].program.name} has {role.value}, which are planned alone"
         if after is Role.ANCHOR and not copied:
             return Cost("the contraction uses each element again and again, and reads it from memory")
@@ -283,11 +285,27 @@ class _Planner(Grouping):
         within = len(rows) == 1 and len(program.body) <= len(with_definitions(rows[0]).body)
         key = (program.text, within)
         if key not in self.verdicts:
-            found = "" if within else obstacle(program, anchored, self.target)
+            if any(self.roles[k] is Role.LOOKUP for k in members):
+                found = self._looked_up_once(program, members)
+            else:
+                found = "" if within else obstacle(program, anchored, self.target)
             self.verdicts[key] = found or self.accepts(program)
         if within and not self.verdicts[key]:
             self.within.add(members)
         return self.verdicts[key]
+
+    def _looked_up_once(self, program: Program, members: frozenset[int]) -> str:
+        """The reason why steps do not stand in the statement that looks elements up, or nothing. Elsewhere
+        they would read what it makes anew; and a statement that reads it twice would look it up twice."""
+        before = sum(_lookups(self.graph.nodes[k].program) for k in members)
+        if program.statements == 1 and _lookups(program) == before:
+            return ""
+        return Cost("what is looked up is read more than once, or not where it is made")
+
+
+def _lookups(program: Program) -> int:
+    """The run-time indices of all statements."""
+    return sum(len(leaf.statement.lookups) for node in program.body for leaf in node.leaves)
 
 
 def role_of(program: Program, target: Target) -> Role:
@@ -297,7 +315,8 @@ def role_of(program: Program, target: Target) -> Role:
     kinds = {kind for facts in facts_of(program, target) for kind in facts.kinds}
     statements = [leaf.statement for node in program.body for leaf in node.leaves]
     if any(statement.lookups for statement in statements):
-        return Role.OTHER
+        alone = len(statements) == 1 and not (statements[0].accumulate or statements[0].guard)
+        return Role.LOOKUP if alone and not statements[0].chooses else Role.OTHER
     if kinds & {Kind.SCAN, Kind.GATHER, Kind.TRANSPOSE}:
         return Role.OTHER
     if Kind.WINDOW in kinds:

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from enum import Enum
 from math import prod
 
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.expression import Access, Expression, operations, performs
 from perfdojo_sdk.core.geometry import guarded_bounds, lane_stride
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Statement
 from perfdojo_sdk.hookspecs.types import Target
+
+#: Most operations of a value of a pair, in additions, that is computed anew for each pair.
+MOST_OF_A_PAIR = 4.0
 
 
 class Kind(Enum):
@@ -24,7 +28,8 @@ class Kind(Enum):
     REDUCTION = "reduction"
     """Iterations accumulate into shared elements."""
     CONTRACTION = "contraction"
-    """A reduction of products of two operands, each used again along a loop that the other one lacks."""
+    """A reduction of products, or of other short values of two operands, each used again along a loop that
+    the other one lacks."""
     WINDOW = "window"
     """A reduction whose operand slides: a subscript is a sum of a kept and a reduced iterator."""
     SCAN = "scan"
@@ -182,7 +187,7 @@ def _kind(
     if any(read != statement.target for read in own):
         return Kind.SCAN
     if statement.accumulate and reduced:
-        if is_product(statement):
+        if is_product(statement) or is_pairing(statement):
             return Kind.CONTRACTION
         if any(_slides(read, reduced) for read in statement.reads):
             return Kind.WINDOW
@@ -199,6 +204,26 @@ def is_product(statement: Statement) -> bool:
     kept = frozenset(statement.target.levels)
     used = [frozenset(factor.levels) & kept for factor in factors(statement.value)]
     return any(one - other and other - one for one in used for other in used)
+
+
+def is_pairing(statement: Statement) -> bool:
+    """True if a statement sums a short value of two elements, such as the distance between them, each of
+    which has a loop that the other one lacks."""
+    kept = frozenset(statement.target.levels)
+    one, other = (frozenset(access.levels) & kept for access in pair_of(statement) or (statement.target,) * 2)
+    return bool(one - other and other - one)
+
+
+def pair_of(statement: Statement) -> tuple[Access, Access] | None:
+    """The two elements that a statement sums short values of; None where it sums others, or values with a
+    factor that depends on one of the two alone, which can be computed before."""
+    value, accesses = statement.value, tuple(dict.fromkeys(statement.value.reads))
+    if statement.accumulate != "add" or len(accesses) != 2:
+        return None
+    if sum(SPELLINGS[operation.name].cost for operation in operations(value)) > MOST_OF_A_PAIR:
+        return None
+    alike = all({*factor.reads} == {*accesses} for factor in factors(value))
+    return (accesses[0], accesses[1]) if alike else None
 
 
 def factors(value: Expression) -> tuple[Expression, ...]:

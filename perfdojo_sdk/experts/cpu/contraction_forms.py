@@ -27,7 +27,7 @@ def forms(start: Play, nest: Nest) -> Iterator[tuple[Play, Nest]]:
     """The contraction in the forms to plan: with sums in groups, if the target has them; with operands that
     were converted before; or as it is."""
     grouped = False
-    for group in groups_of(start):
+    for group in groups_of(start) if all(product.multiplies for product in nest.products) else ():
         for found in _in_groups(start, nest, group) if not grouped else ():
             grouped = True
             yield found

@@ -10,13 +10,15 @@ from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Access, Cast, Read, performs
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
+from perfdojo_sdk.experts.cpu.analysis import pair_of
 from perfdojo_sdk.search.passes import fuse
 from perfdojo_sdk.search.play import Play
 
 
 @dataclass(frozen=True)
 class Product:
-    """One sum of products: ``target += one * other``, reduced over the last loops around it."""
+    """One sum of products: ``target += one * other``, reduced over the last loops around it; or of another
+    value of two elements, such as ``abs(one - other)``."""
 
     target: Access
     one: Access
@@ -24,6 +26,11 @@ class Product:
     sizes: tuple[int, ...]
     """Iterations of the loops of the reduction."""
     statement: Statement
+
+    @property
+    def multiplies(self) -> bool:
+        """True if it sums products, which one instruction multiplies and adds; false for other values."""
+        return performs(self.statement.value, "mul") and len(self.statement.value.reads) == 2
 
     @property
     def steps(self) -> int:
@@ -101,7 +108,7 @@ def _products(scope: Scope) -> list[Product] | None:
         value = statement.value
         factors = value.arguments if performs(value, "mul") else ()
         stored = [f.argument if isinstance(f, Cast) else f for f in factors]
-        accesses = [f.access for f in stored if isinstance(f, Read)]
+        accesses = [f.access for f in stored if isinstance(f, Read)] or pair_of(statement) or ()
         if statement.accumulate != "add" or len(accesses) != 2:
             return None
         one, other = accesses

@@ -169,7 +169,8 @@ def _plan(
     once = min(runs.get(b.array, 1) for b in columns)
     # What is laid out for the iterations of a loop is read in one form.
     alike, apart = 1 < once < ALL_CALLS, adds_apart(nest)
-    registers, in_flight = (figures.vector_registers or 8) - apart, ADDITIONS if apart else IN_FLIGHT
+    registers = (figures.vector_registers or 8) - apart
+    in_flight = ADDITIONS if apart and nest.dtype not in FLOAT_DTYPES else IN_FLIGHT
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)
     vector = steps * lanes * max(BYTES[panel.dtype] for panel in panels)
     near = near_caches(target)[0] // 2 / vector
@@ -197,8 +198,10 @@ def _plan(
 
 def adds_apart(nest: Nest) -> bool:
     """True if a product comes in a register of its own, and another instruction adds it to the sum: those of
-    integers, unless an instruction for groups does both."""
-    return nest.group.adds_apart if nest.group else nest.dtype not in FLOAT_DTYPES
+    integers, unless an instruction for groups does both, and values that are no products."""
+    if nest.group:
+        return nest.group.adds_apart
+    return nest.dtype not in FLOAT_DTYPES or not all(product.multiplies for product in nest.products)
 
 
 def row_cells(buffer: Buffer, nest: Nest) -> int:

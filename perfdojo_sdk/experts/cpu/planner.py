@@ -212,7 +212,9 @@ class _Planner:
         if not guarded and not stencil:
             plays = contraction(self.root, self.rules, self.target, self.runs)
             if plays:
-                self._decide("whole", "", "contraction", "all of it is one sum of products")
+                self._decide(
+                    "whole", "", "contraction", "all of it is one sum of products or of pairs' values"
+                )
                 self._describe("contraction", self.root)
                 self._describe_tiles(self.root)
                 return [play.trace for play in plays]

@@ -48,7 +48,8 @@ def name_factors(play: Play, target: Target) -> list[Decision]:
     decisions = []
     for place in [p for p in play.program.places if isinstance(p.node, Statement)]:
         work = work_of(play.program, play.program.place_of[place.node.id])
-        if work.kind is not Kind.CONTRACTION or target.capabilities.lanes.get(work.statement.dtype, 1) == 1:
+        tiles = work.kind is Kind.CONTRACTION and is_product(work.statement)
+        if not tiles or target.capabilities.lanes.get(work.statement.dtype, 1) == 1:
             continue
         whole = place.above[work.reduced[0]].id if work.reduced else ""
         lawful = play.rules.most >= Change.DECLARED_LAW

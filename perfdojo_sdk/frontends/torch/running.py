@@ -1,8 +1,9 @@
 """Calls of compiled graphs on PyTorch's tensors: nothing is copied but inputs with gaps.
 
 Arguments of all kernels are prepared once for each Python thread; a call only sets the addresses of inputs
-and fresh outputs. What depends on parameters alone is packed at the first call, and again when one of these
-is another tensor, lies elsewhere, or has another version.
+and fresh outputs, the memory of which is used again if it is large (``memory.py``). What depends on
+parameters alone is packed at the first call, and again when one of these is another tensor, lies elsewhere,
+or has another version.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from torch import Tensor
 from perfdojo_sdk.codegen.packed import pack_symbol, packed_symbol
 from perfdojo_sdk.core.interface import OTHER_PROCESSOR
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES
+from perfdojo_sdk.frontends.torch.memory import RESULTS
 from perfdojo_sdk.graph.graph import Graph, Node
 from perfdojo_sdk.graph.memory import plan_memory
 from perfdojo_sdk.graph.operators.checks import DIVISOR
@@ -90,7 +92,7 @@ class GraphCall:
                 tensor = tensor.resolve_neg().contiguous()
                 held.append(tensor)
             slot.value = tensor.data_ptr()
-        fresh = [torch.empty(shape, dtype=dtype) for _, shape, dtype in self._fresh]
+        fresh = [RESULTS.empty(shape, dtype) for _, shape, dtype in self._fresh]
         for slot, tensor in zip(state.outputs, fresh):
             slot.value = tensor.data_ptr()
         if self.pack:

@@ -195,6 +195,14 @@ def test_an_odd_reduction_has_no_groups() -> None:
         assert ":d" not in trace.program.text
 
 
+def test_values_that_are_no_products_have_no_groups() -> None:
+    """Distances of bytes are converted to the dtype of their sums, not to that of a group's factors."""
+    text = product("u8", "u8", "i32").replace("i32(x[{0},{2}]) * i32(w[{2},{1}])", "abs(VALUE)")
+    text = text.replace("VALUE", "i32(x[{0},{2}]) - i32(w[{2},{1}])")
+    for trace in games(text):
+        assert not any(buffer.dtype == "i16" for buffer in trace.program.buffers)
+
+
 def test_pairs_of_bf16_are_played_where_precision_may_be_lost_only() -> None:
     for trace in games(product("bf16", "bf16", "f32")):
         assert ":d" not in trace.program.text and trace.kind <= Kind.REASSOCIATES
