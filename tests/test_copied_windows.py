@@ -93,6 +93,12 @@ def test_a_read_that_others_may_have_written_is_kept(text: str) -> None:
     assert refusal(start, f"inline_definition({reader}, array=p)") == "PD-T252"
 
 
+def test_arrays_of_one_buffer_are_kept() -> None:
+    """The element may be read by another name in the same statement, which goes on to read it."""
+    start = program("t f32 [8] heap -> a, b\n8 a[{0}] = 1\n8 b[{0}] = x[{0}]\n8 y[{0}] = b[{0}] + a[3]")
+    assert refusal(start, "inline_definition(c2, array=b)") == "PD-T252"
+
+
 def test_what_is_written_behind_the_read_does_not_count() -> None:
     start = program(PADDED + "8\n| y[{0}] = p[{0}+1]\n| p[{0}] = 1\n8 z[{0}] = p[{0}]")
     assert "| y[{0}] = x[{0}]" in tree(verified(start, "inline_definition(c2, array=p)"))

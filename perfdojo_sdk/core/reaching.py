@@ -191,11 +191,12 @@ def another_write(
 ) -> Occurrence | None:
     """A write of another statement than ``first``, which writes ``access``, that may change what ``second``
     reads as ``later`` after ``first`` wrote it; any other write where ``later`` is not known to be such an
-    element (None)."""
+    element (None), and any by the name of another array of the buffer, by which ``second`` may read, too."""
     for write in program.occurrences[program.buffer_of[access.array].name]:
         if not write.writes or write.statement.id == first.statement.id:
             continue
-        if later is None or _changes(program, write, access, first, later, second):
+        other = later is None or write.access.array != access.array
+        if other or _changes(program, write, access, first, later, second):
             return write
     return None
 
