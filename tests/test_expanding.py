@@ -7,7 +7,7 @@ from itertools import permutations
 from random import Random
 
 import pytest
-from snippets import RULES, program, refusal
+from snippets import RULES, play, program, refusal
 from test_made_targets import target
 from test_ranges import verified
 
@@ -200,6 +200,73 @@ def test_iterations_that_depend_on_each_other_keep_their_places() -> None:
     )
     start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
     assert not normal_form.keep_results(start, TARGET) and not start.trace.steps
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "16\n| h[0] = 0\n| 32\n| | h[0] = h[0] * 0.5 + x[{0},{1}]\n| | y[{0},{1}] = max(h[0], 0)\n",
+        "16\n| h[0] = 0\n| 32\n| | h[0] += x[{0},{1}]\n| | y[{0},{1}] = h[0]\n",
+        "16 32\n| h[0] = 0\n| h[0] = x[{0},{1}-1] if {1} >= 1\n| h[0] += x[{0},{1}]\n| y[{0},{1}] = h[0]\n",
+    ],
+    ids=["recurrence", "running sum", "conditions"],
+)
+def test_values_that_registers_hold_best_stay_scalars(body: str) -> None:
+    text = f"kernel k(x) -> y\nx f32 [16,32] heap\ny f32 [16,32] heap\nh f32 [1] heap\n\n{body}"
+    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    assert not normal_form.keep_results(start, TARGET)
+    assert not normal_form.cut_statements(start, TARGET)
+
+
+def test_columns_are_not_cut_apart() -> None:
+    text = (
+        "kernel k(x) -> y\nx f32 [16,64] heap\ny f32 [16,64] heap\nm f32 [16] heap\n\n"
+        "16 m[{0}] = -inf\n64\n| 16\n| | m[{1}] max= x[{1},{0}]\n| | y[{1},{0}] = m[{1}]\n"
+    )
+    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    assert not normal_form.cut_statements(start, TARGET)
+
+
+def test_new_dimensions_stand_in_the_order_of_loops() -> None:
+    start = program("t f32 [4] heap\n4 8\n| t[{0}] = x[{0},{1}]\n| y[{0},{1}] = t[{0}]")
+    longer = play(start, "add_dim(t, scope=s1)")
+    assert "t f32 [4,8:N] heap" in longer.text and "t[{0},{1}]" in longer.text
+
+
+STEPS = """kernel steps(x, s, w) -> y
+x f32 [48,64] heap
+s f32 [64] heap
+w f32 [64,96] heap
+y f32 [48,96] heap
+a f32 [] heap
+c f32 [] heap
+
+48 96
+| c[] = 0
+| 64
+| | a[] = x[{0},{2}] * s[{2}]
+| | a[] = a[] * sigmoid(a[])
+| | c[] += a[] * w[{2},{1}]
+| y[{0},{1}] = c[]
+"""
+
+
+def test_steps_of_one_value_become_one_expression() -> None:
+    """Steps inside of a sum keep it from being a product of two elements."""
+    start = Play(parse(STEPS, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    assert [d.place for d in normal_form.inline_steps(start, TARGET)] == ["a"]
+    assert "a" not in [buffer.name for buffer in start.program.buffers]
+    found = plan(parse(STEPS, TARGET.dialect), Rules(TARGET.dialect, GENERIC), TARGET)
+    assert any(d.rule == "parts" and d.choice == "contraction" for d in found.decisions)
+
+
+def test_costly_steps_are_not_computed_again() -> None:
+    text = (
+        "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\nt f32 [] heap\n\n"
+        "64\n| t[] = exp(x[{0}])\n| y[{0}] = t[] * t[]\n"
+    )
+    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    assert not normal_form.inline_steps(start, TARGET)
 
 
 def test_large_arrays_are_not_made_of_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:

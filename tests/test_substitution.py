@@ -36,7 +36,7 @@ def assert_same_bits(one: Program, other: Program, given: list[np.ndarray[Any, A
 
 
 def test_steps_are_drawn_to_the_statement_that_looks_elements_up() -> None:
-    """What a temporary holds is looked up where it was; a second reading of it would look it up twice."""
+    """Elements of a temporary are looked up where they were; a second reading would look them up twice."""
     head = "kernel k(x, i) -> y\nx f32 [5] heap\ni i64 [4] heap\nt f32 [4] heap\ny f32 [4] heap\n\n"
     given = [np.array([1.5, -2.25, 3.0, 0.1, 7], np.float32), np.array([4, 0, -9, 2], np.int64)]
     look_up = "4 t[{0}] = x[clamp(i[{0}], 0, 4)]\n"

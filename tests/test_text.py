@@ -242,6 +242,7 @@ def test_noise_is_refused_not_crashed_on(noise: str) -> None:
         ("y[{0}] = max(x[{0}], -INFINITY)", "undeclared array 'INFINITY'", "-inf"),
         ("y[{0}] = INF", "undeclared array 'INF'", "written inf"),
         ("y[{0}] = -math.inf", "unexpected character '.'", "written inf"),
+        ("y = x[{0}]", "expected '['", "written t[]"),
         ("y[{0}] = x[{0}].y", "unexpected character '.'", ""),
         ("y[{0}] = -∞", "unexpected character '∞'", "-inf"),
         ("y[{0}] = NaN", "undeclared array 'NaN'", "inf - inf"),

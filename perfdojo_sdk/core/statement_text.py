@@ -143,7 +143,7 @@ class StatementParser:
             if name == CLAMP:
                 hint = "of a value write max(min(x, high), low); clamp stands in subscripts"
             line.fail("PD-P009", what, token.column, len(name), hint)
-        line.expect("[")
+        line.expect("[", "every array has subscripts; a scalar, declared with the shape [], is written t[]")
         subscripts: list[AffineExpr] = []
         while not line.accept("]"):
             if subscripts:

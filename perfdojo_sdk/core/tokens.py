@@ -104,10 +104,11 @@ class Line:
             return True
         return False
 
-    def expect(self, text: str) -> None:
+    def expect(self, text: str, hint: str = "") -> None:
         if not self.accept(text):
             found = self.peek()
-            self.fail("PD-P002", f"expected {text!r}, found {found.text if found else 'end of line'!r}")
+            what = f"expected {text!r}, found {found.text if found else 'end of line'!r}"
+            self.fail("PD-P002", what, hint=hint)
 
     def take(self, kind: str, what: str, hint: str = "") -> Token:
         token = self.peek()

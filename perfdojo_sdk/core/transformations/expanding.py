@@ -163,11 +163,22 @@ class Indexed(Facts):
         return len(self.scope.above)
 
     @lazy
+    def position(self) -> int:
+        """Place of the new dimension: behind those that go with scopes further out."""
+        uses = self.site.program.occurrences[self.site.storage.name]
+        forms = uses[0].access.subscripts if uses else ()
+        return next(
+            (k for k, form in enumerate(forms) if form.highest > self.level or not form.levels), len(forms)
+        )
+
+    @lazy
     def longer(self) -> Buffer:
         """The buffer after the move."""
         buffer, scope = self.site.storage, self.scope.node
         assert isinstance(scope, Scope)
-        return buffer.with_dimensions((Dimension(scope.size, "N"), *buffer.dimensions))
+        dims = list(buffer.dimensions)
+        dims.insert(self.position, Dimension(scope.size, "N"))
+        return buffer.with_dimensions(tuple(dims))
 
     @lazy
     def result(self) -> Program:
@@ -189,7 +200,9 @@ class Indexed(Facts):
     def _access(self, access: Access) -> Access:
         if access.array not in self.site.storage.arrays:
             return access
-        return Access(access.array, (AffineExpr.level(self.level), *access.subscripts))
+        subscripts = list(access.subscripts)
+        subscripts.insert(self.position, AffineExpr.level(self.level))
+        return Access(access.array, tuple(subscripts))
 
 
 def _used_inside(facts: Indexed) -> Refusal | None:

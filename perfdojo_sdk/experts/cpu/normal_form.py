@@ -6,10 +6,14 @@ loop for a chain of statements, or a loop for each; loops in any order. Plans sh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
+from perfdojo_sdk.core.expression import Operation, walk
 from perfdojo_sdk.core.geometry import common_depth
-from perfdojo_sdk.core.program import Scope, Statement
-from perfdojo_sdk.core.subscripts import MAX_DEPTH
+from perfdojo_sdk.core.program import Occurrence, Scope, Statement
+from perfdojo_sdk.core.subscripts import MAX_DEPTH, AffineExpr
 from perfdojo_sdk.core.transformation import Move, Step
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.loops import arrange, chain
@@ -18,10 +22,54 @@ from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
-#: A temporary gets a place for each iteration up to so many bytes, or so many times the data of the kernel.
+#: Temporaries get places for all iterations up to so many bytes together, or so many times the kernel's data.
 #: Plans of rows and blocks make it short again.
 MOST_KEPT = 1 << 28
 KEPT_SHARE = 4
+
+#: Most additions that steps may cost where they are computed again.
+MOST_AGAIN = 10.0
+
+
+def inline_steps(play: Play, target: Target) -> list[Decision]:
+    """Write steps of one value, statements of one loop that alone use a temporary, as one expression."""
+    decisions = []
+    for name in [b.name for b in temporaries(play.program) if len(b.arrays) == 1]:
+        if len({o.path[:-1] for o in play.program.occurrences[name]}) != 1:
+            continue
+        before = play.trace
+        inlined = _in_one_step(play, name) and _is_step(play.program.occurrences[name])
+        readers = [o.statement.id for o in play.program.occurrences[name] if not o.writes]
+        for reader in dict.fromkeys(readers):
+            inlined = inlined and play.may("inline_definition", reader, array=name) is not None
+        if inlined and play.may("remove_dead", name) is not None:
+            why = "nothing else reads it, and computing it costs no more than keeping it"
+            decisions.append(Decision("inline steps", name, "part of what reads it", why))
+        else:
+            play.trace = before
+    return decisions
+
+
+def _in_one_step(play: Play, name: str) -> bool:
+    """Write what changes a temporary in several steps as one statement; false where that is not legal."""
+    while True:
+        first, *others = [o.statement for o in play.program.occurrences[name] if o.writes]
+        if not others:
+            return True
+        if play.may("inline_definition", others[0].id, array=name) is None:
+            return False
+        if play.may("drop_overwritten", first.id) is None:
+            return False
+
+
+def _is_step(uses: Sequence[Occurrence]) -> bool:
+    """True if a plain statement without a condition writes, later ones read, and computing again is cheap."""
+    written = next(o for o in uses if o.writes)
+    value, reads = written.statement.value, [o for o in uses if not o.writes]
+    if written.statement.accumulate or written.statement.guard or any(o.path < written.path for o in reads):
+        return False
+    costs = [SPELLINGS[part.name].cost for part in walk(value) if isinstance(part, Operation)]
+    return sum(costs) * (len(reads) - 1) <= MOST_AGAIN
 
 
 def keep_results(play: Play, target: Target) -> list[Decision]:
@@ -35,34 +83,76 @@ def keep_results(play: Play, target: Target) -> list[Decision]:
         if len(node.leaves) < 2:
             continue
         for name in [b.name for b in temporaries(play.program) if not node.arrays.isdisjoint(b.arrays)]:
-            before, kept = play.program.buffer_of[name].bytes, 0
-            for level in reversed(range(common_depth([o.path for o in play.program.occurrences[name]]))):
-                kept += _keep_iterations(play, name, level)
+            if _is_running(play.program.occurrences[name]):
+                continue
+            before = play.program.buffer_of[name].bytes
+            kept = _keep_iterations(play, name)
             if kept:
                 why = "loops can be cut between the statements that write it and those that read it"
                 after = play.program.buffer_of[name].bytes
-                numbers = {"scopes": float(kept), "bytes before": float(before), "bytes": float(after)}
+                numbers = {"scopes": float(len(kept)), "bytes before": float(before), "bytes": float(after)}
                 decisions.append(
                     Decision("keep results", name, "every iteration has its place", why, numbers)
                 )
     return decisions
 
 
-def _keep_iterations(play: Play, name: str, level: int) -> bool:
-    """Give each iteration of the scope at ``level`` around all uses of a buffer a place in it.
+def _keep_iterations(play: Play, name: str) -> list[str]:
+    """Give each iteration of the scopes around all uses of a buffer a place in it; these scopes.
 
-    True if all of them shared one, are independent, and the buffer does not become too large.
+    Left out are scopes whose iterations depend on each other even so, and those for which the buffer would
+    become too large.
     """
+    uses, start = play.program.occurrences[name], play.trace
+    around = [scope.id for scope in uses[0].above[: common_depth([o.path for o in uses])]]
+    while True:
+        kept = [scope for scope in reversed(around) if _keep(play, name, scope)]
+        dependent = [scope for scope in kept if not _independent(play, scope)]
+        if not dependent:
+            return kept
+        play.trace = start
+        around = [scope for scope in around if scope not in dependent]
+
+
+def _is_running(uses: Sequence[Occurrence]) -> bool:
+    """True for a value that goes on from iteration to iteration, or that conditions choose.
+
+    A register holds it best, and its loop cannot be cut.
+    """
+    depth = common_depth([o.path for o in uses])
+    writes = [o for o in uses if o.writes]
+    starts = [o for o in writes if not (o.statement.accumulate or o.statement.guard)]
+    for write in writes:
+        once = len(write.path) - 1 <= depth
+        itself = any(read.array == write.access.array for read in write.statement.reads)
+        if (write.statement.guard and once) or (itself and not write.statement.accumulate):
+            return True
+    for read in [o for o in uses if not o.writes]:
+        begun = max((common_depth([o.path, read.path]) for o in starts if o.path < read.path), default=0)
+        for write in writes:
+            if write.statement.accumulate and common_depth([write.path, read.path]) > begun:
+                return True
+    return False
+
+
+def _keep(play: Play, name: str, scope: str) -> bool:
+    """Give each iteration of a scope a place in a buffer, if there is one for all of them."""
     buffer, before = play.program.buffer_of[name], play.trace
-    first = play.program.occurrences[name][0]
-    scope, dims = first.above[level], [level in form.levels for form in first.access.subscripts]
-    if any(dims[k] for k in buffer.materialised) or not _independent(play, scope.id):
+    level = len(play.around(scope))
+
+    def dims() -> list[bool]:
+        first = play.program.occurrences[name][0]
+        return [level in form.levels for form in first.access.subscripts]
+
+    if any(dims()[k] for k in buffer.materialised):
         return False
-    if buffer.bytes * scope.size > max(MOST_KEPT, KEPT_SHARE * data_bytes(play.program)):
+    others = sum(b.bytes for b in temporaries(play.program)) - buffer.bytes
+    size = others + buffer.bytes * play.scope(scope).size
+    if size > max(MOST_KEPT, KEPT_SHARE * data_bytes(play.program)):
         return False
-    if not any(dims) and play.may("add_dim", name, scope=scope.id) is not None:
-        dims = [True]
-    if any(dims) and play.may("keep_dims", name, dim=dims.index(True)) is not None:
+    if not any(dims()):
+        play.may("add_dim", name, scope=scope)
+    if any(dims()) and play.may("keep_dims", name, dim=dims().index(True)) is not None:
         return True
     play.trace = before
     return False
@@ -82,7 +172,9 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
         statements = [child for child in scope.body if isinstance(child, Statement)]
         if not len(statements) == len(scope.body) > 1 or any(s.guard for s in statements):
             continue
-        before = play.trace
+        level, before = len(play.around(scope.id)), play.trace
+        if not all(_goes_through_neighbours(each, level) for each in statements):
+            continue
         if all(play.may("fission_scope", each.id) for each in statements[1:]):
             numbers = {"statements": float(len(statements))}
             choice, why = "each statement has a loop of its own", "lanes run one statement"
@@ -90,6 +182,17 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
         else:
             play.trace = before
     return decisions
+
+
+def _goes_through_neighbours(statement: Statement, level: int) -> bool:
+    """True if iterations of a level use neighbours, or one element, of every array of a statement."""
+    for access in (statement.target, *statement.reads):
+        *rest, last = access.subscripts or (AffineExpr.of({}, 0),)
+        if any(level in form.levels for form in rest):
+            return False
+        if level in last.levels and last.coefficients.get(level) != 1:
+            return False
+    return True
 
 
 def order_loops(play: Play, target: Target) -> list[Decision]:

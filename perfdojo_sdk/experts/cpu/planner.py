@@ -37,7 +37,12 @@ from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.normal_form import cut_statements, keep_results, order_loops
+from perfdojo_sdk.experts.cpu.normal_form import (
+    cut_statements,
+    inline_steps,
+    keep_results,
+    order_loops,
+)
 from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
@@ -107,6 +112,7 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     known = Play(root, rules, rules.most)
     decisions = [
         *fold_tables(known),
+        *inline_steps(known, target),
         *keep_results(known, target),
         *cut_statements(known, target),
         *order_loops(known, target),
