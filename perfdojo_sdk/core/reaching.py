@@ -195,8 +195,9 @@ def another_write(
     for write in program.occurrences[program.buffer_of[access.array].name]:
         if not write.writes or write.statement.id == first.statement.id:
             continue
-        other = later is None or write.access.array != access.array
-        if other or _changes(program, write, access, first, later, second):
+        if later is None or write.access.array != access.array:
+            return write
+        if _changes(program, write, access, first, later, second):
             return write
     return None
 

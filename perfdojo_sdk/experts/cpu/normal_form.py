@@ -201,7 +201,7 @@ def order_loops(play: Play, target: Target) -> list[Decision]:
     Nests that sum up nothing follow only where such a nest was changed: else their loops stand as others want
     them.
     """
-    decisions = []
+    decisions: list[Decision] = []
     for sums in (True, False):
         for root in [node.id for node in play.program.body if isinstance(node, Scope)]:
             nest = chain(play, root)
