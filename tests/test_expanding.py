@@ -21,6 +21,7 @@ from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
 
 TARGET = target(vector_registers=32, peak_gflops={"f32": 100.0})
+RULES_OF_TARGET = Rules(TARGET.dialect, GENERIC)
 
 ONE_AT_A_TIME = {
     "a cell": "t f32 [8:N] heap\n8\n| t[{0}] = x[{0}] * 2\n| y[{0}] = t[{0}] + 1",
@@ -133,9 +134,14 @@ e f32 [64:N,80:N] heap
 """
 
 
+def game(text: str) -> Play:
+    """A game that begins with a program."""
+    return Play(parse(text, TARGET.dialect), RULES_OF_TARGET, Kind.DECLARED_LAW)
+
+
 def planned(text: str) -> list[str]:
-    found = plan(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), TARGET)
-    return [re.sub(r",1\]| heap| stack|,0\]", "]", game.program.text) for game in found.games]
+    found = plan(parse(text, TARGET.dialect), RULES_OF_TARGET, TARGET)
+    return [re.sub(r",1\]| heap| stack|,0\]", "]", each.program.text) for each in found.games]
 
 
 @pytest.mark.parametrize("text", [ROWS, COLUMNS, CHAIN], ids=["rows", "columns", "chain"])
@@ -188,7 +194,7 @@ def test_an_array_that_is_changed_in_steps_gets_a_loop_for_each() -> None:
 
 def test_loops_through_neighbours_stay_where_nothing_is_summed_up() -> None:
     text = "kernel turned(x) -> y\nx f32 [48,64] heap\ny f32 [64,48] heap\n\n48 64 y[{1},{0}] = x[{0},{1}]\n"
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.order_loops(start, TARGET)
 
 
@@ -198,7 +204,7 @@ def test_iterations_that_depend_on_each_other_keep_their_places() -> None:
         "32 h[{0}] = 0\n16\n| 32 g[{1}] = h[{1}] * 2 + x[{0},{1}]\n| 32 h[{1}] = g[{1}]\n"
         "| 32 y[{0},{1}] = h[{1}]\n"
     )
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.keep_results(start, TARGET) and not start.trace.steps
 
 
@@ -213,7 +219,7 @@ def test_iterations_that_depend_on_each_other_keep_their_places() -> None:
 )
 def test_values_that_registers_hold_best_stay_scalars(body: str) -> None:
     text = f"kernel k(x) -> y\nx f32 [16,32] heap\ny f32 [16,32] heap\nh f32 [1] heap\n\n{body}"
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.keep_results(start, TARGET)
     assert not normal_form.cut_statements(start, TARGET)
 
@@ -223,7 +229,7 @@ def test_columns_are_not_cut_apart() -> None:
         "kernel k(x) -> y\nx f32 [16,64] heap\ny f32 [16,64] heap\nm f32 [16] heap\n\n"
         "16 m[{0}] = -inf\n64\n| 16\n| | m[{1}] max= x[{1},{0}]\n| | y[{1},{0}] = m[{1}]\n"
     )
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.cut_statements(start, TARGET)
 
 
@@ -253,10 +259,10 @@ c f32 [] heap
 
 def test_steps_of_one_value_become_one_expression() -> None:
     """Steps inside of a sum keep it from being a product of two elements."""
-    start = Play(parse(STEPS, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(STEPS)
     assert [d.place for d in normal_form.inline_steps(start, TARGET)] == ["a"]
     assert "a" not in [buffer.name for buffer in start.program.buffers]
-    found = plan(parse(STEPS, TARGET.dialect), Rules(TARGET.dialect, GENERIC), TARGET)
+    found = plan(parse(STEPS, TARGET.dialect), RULES_OF_TARGET, TARGET)
     assert any(d.rule == "parts" and d.choice == "contraction" for d in found.decisions)
 
 
@@ -265,14 +271,14 @@ def test_costly_steps_are_not_computed_again() -> None:
         "kernel k(x) -> y\nx f32 [64] heap\ny f32 [64] heap\nt f32 [] heap\n\n"
         "64\n| t[] = exp(x[{0}])\n| y[{0}] = t[] * t[]\n"
     )
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.inline_steps(start, TARGET)
 
 
 def test_large_arrays_are_not_made_of_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(normal_form, "MOST_KEPT", 0)
     monkeypatch.setattr(normal_form, "KEPT_SHARE", 0)
-    start = Play(parse(COLUMNS, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(COLUMNS)
     assert not normal_form.keep_results(start, TARGET)
 
 
@@ -281,5 +287,5 @@ def test_a_loop_whose_statements_need_each_other_stays_whole() -> None:
         "kernel sums(x) -> y\nx f32 [32] heap\ny f32 [32] heap\ns f32 [1] heap\n\n"
         "s[0] = 0\n32\n| s[0] += x[{0}]\n| y[{0}] = s[0]\n"
     )
-    start = Play(parse(text, TARGET.dialect), Rules(TARGET.dialect, GENERIC), Kind.DECLARED_LAW)
+    start = game(text)
     assert not normal_form.cut_statements(start, TARGET)
