@@ -430,14 +430,15 @@ def test_a_filter_of_one_channel_is_joined_with_its_norm() -> None:
     assert "sqrt" in found.games[0].program.text.splitlines()[12], "each root is taken once"
 
 
-def test_a_preparation_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("rules", ["PREPARATIONS", "NORMAL_FORM"])
+def test_a_preparation_that_fails_is_left_out(monkeypatch: pytest.MonkeyPatch, rules: str) -> None:
     def fails(play: Play, target: Target) -> list[Decision]:
         play.must("split_scope", "s1", factor=2)
         play.must("split_scope", "nowhere", factor=2)
         return []
 
     before = planned(NORMED)
-    monkeypatch.setattr(planner, "PREPARATIONS", (fails, *planner.PREPARATIONS))
+    monkeypatch.setattr(planner, rules, (fails, *getattr(planner, rules)))
     after = planned(NORMED)
     assert [game.moves for game in after.games] == [game.moves for game in before.games]
     assert after.decisions[0].choice == "left out" and "nowhere" in after.decisions[0].reason

@@ -23,7 +23,7 @@ from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
 
 #: Temporaries get places for all iterations up to so many bytes together, or so many times the kernel's data.
-#: Plans of rows and blocks make it short again.
+#: Plans of rows and blocks make them short again.
 MOST_KEPT = 1 << 28
 KEPT_SHARE = 4
 
@@ -241,3 +241,7 @@ def _order_of(statement: Statement, depth: int) -> list[int]:
         return next((k for k, form in dims if level in form.levels), MAX_DEPTH)
 
     return sorted(range(depth), key=place)
+
+
+#: The rules in the order in which they are played.
+NORMAL_FORM = (inline_steps, keep_results, cut_statements, order_loops)

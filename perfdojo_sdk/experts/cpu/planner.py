@@ -12,7 +12,7 @@ Every decision is recorded with its reason and its numbers; ``perfdojo-sdk expla
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from perfdojo_sdk.core.errors import MoveError
@@ -37,12 +37,7 @@ from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.normal_form import (
-    cut_statements,
-    inline_steps,
-    keep_results,
-    order_loops,
-)
+from perfdojo_sdk.experts.cpu.normal_form import NORMAL_FORM
 from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
@@ -112,10 +107,7 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     known = Play(root, rules, rules.most)
     decisions = [
         *fold_tables(known),
-        *inline_steps(known, target),
-        *keep_results(known, target),
-        *cut_statements(known, target),
-        *order_loops(known, target),
+        *_played(NORMAL_FORM, known, target),
         *sums_for_threads(known, target),
     ]
     shifted = Play(root, rules, rules.most)
@@ -129,6 +121,21 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
         if games:  # a measurement decides
             found = Plan(other.decisions, (*games[: MOST_GAMES - 1], *found.games[:1]))
     return Plan((*decisions, *signs, *found.decisions), found.games)
+
+
+def _played(
+    rules: Sequence[Callable[[Play, Target], list[Decision]]], play: Play, target: Target
+) -> list[Decision]:
+    """The decisions of rules, whose moves are played; a rule that fails is left out, with the reason."""
+    decisions: list[Decision] = []
+    for rule in rules:
+        kept = play.trace
+        try:
+            decisions += rule(play, target)
+        except MoveError as error:
+            play.trace = kept
+            decisions.append(Decision(rule.__name__, "", "left out", error.what))
+    return decisions
 
 
 def _plan_from(start: Trace, rules: Rules, target: Target, constants: Collection[str]) -> Plan:
@@ -164,13 +171,7 @@ class _Planner:
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
         play = Play(self.root, self.rules, self.rules.most)
-        for rule in PREPARATIONS:
-            kept = play.trace
-            try:
-                self.decisions += rule(play, self.target)
-            except MoveError as error:
-                play.trace = kept
-                self._decide(rule.__name__, "", "left out", error.what)
+        self.decisions += _played(PREPARATIONS, play, self.target)
         games = self._games(play.trace)
         return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
 
