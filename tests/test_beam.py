@@ -30,10 +30,13 @@ GAME = naive(ROOT, RULES)
 
 
 def looks(wanted: dict[str, float], stop: float = -1.0, other: float = -9.0) -> Look:
-    """The values of a network that likes some programs by name, and the last of them as an end."""
+    """The values of a network that likes some programs by name, and the last of them as an end.
+
+    It does not know ``keep_dims``, which goes back to a program that it likes.
+    """
 
     def look(game: Trace) -> tuple[Listed, np.ndarray]:
-        steps = tuple(RULES.steps(game.program))
+        steps = tuple(s for s in RULES.steps(game.program) if s.move.transformation != "keep_dims")
         none = np.zeros((1 + len(steps), 1), np.float32)
         worths = [wanted.get(digest(Trace(step.after)), other) for step in steps]
         return Listed(steps, none[0], none), np.array([stop, *worths], np.float32)
