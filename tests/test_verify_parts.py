@@ -123,8 +123,8 @@ def test_parts_prove_no_more_than_the_whole(start: int) -> None:
             continue
         apart += 1
         whole, parts = _verdicts([trace], rules), _verdicts(games, rules)
-        # A read of a cell that only other parts should have written is seen in the whole program alone. The exact
-        # leg asks for it even where no iteration reaches the read.
+        # A read of a cell that only other parts should have written is seen in the whole program alone; by
+        # the exact leg even where no iteration reaches the read.
         written = verify_races(trace.program, DIALECT).ok
         seen = whole[0] or _reads_too_early(trace)
         assert seen or not (parts[0] and written), (seed, trace.moves, trace.root.text)
