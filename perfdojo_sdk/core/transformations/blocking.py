@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
-from perfdojo_sdk.core.expression import Access, Expression, Quotient, Read, map_expression
+from perfdojo_sdk.core.expression import Access, Quotient
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import guarded_bounds, negative_dividends
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -28,6 +28,7 @@ from perfdojo_sdk.core.transformations.storage import (
     refuse_lanes_apart,
     refuse_unfit,
     temporaries,
+    with_accesses,
 )
 
 
@@ -51,24 +52,9 @@ class Blocks(BufferDimension):
     @lazy
     def result(self) -> Program:
         """The program after the move."""
-        program = self.site.program
-        body = tuple([self._changed(node, ()) for node in program.body])
-        return program.with_buffer(self.buffer.name, self.cut).with_body(body)
-
-    def _changed(self, node: Node, sizes: tuple[int, ...]) -> Node:
-        if node.arrays.isdisjoint(self.buffer.arrays):
-            return node
-        if isinstance(node, Scope):
-            return node.with_body(tuple([self._changed(child, (*sizes, node.size)) for child in node.body]))
-
-        def leaf(value: Expression) -> Expression:
-            return Read(self._access(value.access, sizes), value.dtype) if isinstance(value, Read) else value
-
-        return node.with_parts(self._access(node.target, sizes), map_expression(node.value, leaf))
+        return with_accesses(self.site.program, self.cut, self._access)
 
     def _access(self, access: Access, sizes: tuple[int, ...]) -> Access:
-        if access.array not in self.buffer.arrays:
-            return access
         before, (form, *after) = access.subscripts[: self.k], access.subscripts[self.k :]
         parts = [Quotient.of(form, self.size, remainder, sizes) for remainder in (False, True)]
         return Access(access.array, (*before, *parts, *after))

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.expression import Access, AffineExpr, Expression, Read, map_expression
+from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import common_depth
-from perfdojo_sdk.core.program import LocatedNode, Node, Occurrence, Program, Scope
+from perfdojo_sdk.core.program import LocatedNode, Occurrence, Program, Scope
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -30,6 +30,7 @@ from perfdojo_sdk.core.transformations.storage import (
     one_index_at_a_time,
     refuse_unfit,
     temporaries,
+    with_accesses,
 )
 
 # -- keep_dims -------------------------------------------------------------------------------------------
@@ -183,23 +184,9 @@ class Indexed(Facts):
     @lazy
     def result(self) -> Program:
         """The program after the move."""
-        body = tuple([self._changed(node) for node in self.site.program.body])
-        return self.site.program.with_buffer(self.site.storage.name, self.longer).with_body(body)
+        return with_accesses(self.site.program, self.longer, self._access)
 
-    def _changed(self, node: Node) -> Node:
-        if node.arrays.isdisjoint(self.site.storage.arrays):
-            return node
-        if isinstance(node, Scope):
-            return node.with_body(tuple([self._changed(child) for child in node.body]))
-
-        def leaf(value: Expression) -> Expression:
-            return Read(self._access(value.access), value.dtype) if isinstance(value, Read) else value
-
-        return node.with_parts(self._access(node.target), map_expression(node.value, leaf))
-
-    def _access(self, access: Access) -> Access:
-        if access.array not in self.site.storage.arrays:
-            return access
+    def _access(self, access: Access, sizes: tuple[int, ...]) -> Access:
         subscripts = list(access.subscripts)
         subscripts.insert(self.position, AffineExpr.level(self.level))
         return Access(access.array, tuple(subscripts))

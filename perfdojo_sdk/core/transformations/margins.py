@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.expression import Access, AffineExpr
 from perfdojo_sdk.core.frozen import frozen, lazy
-from perfdojo_sdk.core.program import Node, Program, Scope
+from perfdojo_sdk.core.program import Program
 from perfdojo_sdk.core.storage import Buffer, Dimension
 from perfdojo_sdk.core.transformation import (
     NO_MOVE,
@@ -27,6 +27,7 @@ from perfdojo_sdk.core.transformations.storage import (
     refuse_lanes_apart,
     refuse_unfit,
     temporaries,
+    with_accesses,
 )
 
 
@@ -50,24 +51,13 @@ class Margin(BufferDimension):
     @lazy
     def result(self) -> Program:
         """The program after the move."""
-        program, arrays = self.site.program, frozenset(self.buffer.arrays)
-        body = tuple([_shifted(node, arrays, self.k, self.by) for node in program.body])
-        return program.with_buffer(self.buffer.name, self.longer).with_body(body)
+        return with_accesses(self.site.program, self.longer, self.access)
 
-
-def _shifted(node: Node, arrays: frozenset[str], k: int, by: int) -> Node:
-    """The node with subscript ``k`` of the arrays increased."""
-    if arrays.isdisjoint(node.arrays):
-        return node
-    if isinstance(node, Scope):
-        return node.with_body(tuple([_shifted(child, arrays, k, by) for child in node.body]))
-    forms = list(node.forms)
-    for array, at in node.slots:
-        if array in arrays:
-            form = forms[at + k]
-            assert isinstance(form, AffineExpr)
-            forms[at + k] = form.plus(AffineExpr(by))
-    return node.alike(tuple(forms), node.id)
+    def access(self, access: Access, sizes: tuple[int, ...] = ()) -> Access:
+        """An access of the buffer after the move."""
+        forms = list(access.subscripts)
+        forms[self.k] = forms[self.k].plus(AffineExpr(self.by))
+        return Access(access.array, tuple(forms))
 
 
 def _adds_room(facts: Margin) -> Refusal | None:
@@ -76,14 +66,8 @@ def _adds_room(facts: Margin) -> Refusal | None:
     return Refusal.of(first_use(facts.site), arrays=facts.buffer.arrays, by=facts.by)
 
 
-def _moved(access: Access, facts: Margin) -> Access:
-    forms = list(access.subscripts)
-    forms[facts.k] = forms[facts.k].plus(AffineExpr(facts.by))
-    return Access(access.array, tuple(forms))
-
-
 def _lanes_stay_near(facts: Margin) -> Refusal | None:
-    accesses = ((o, _moved(o.access, facts)) for o in facts.occurrences)
+    accesses = ((o, facts.access(o.access)) for o in facts.occurrences)
     return refuse_lanes_apart(facts.site, facts.longer, accesses)
 
 

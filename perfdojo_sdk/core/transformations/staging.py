@@ -417,7 +417,7 @@ class StageRead(Analysed[ReadSlice]):
             return e
 
         def change(statement: Statement) -> Statement:
-            return _with_reads(statement, value)
+            return with_reads(statement, value)
 
         inside, outside = two_elements(facts, buffer)
         return stage(facts, buffer, copied(facts, inside, outside), None, change)
@@ -426,7 +426,8 @@ class StageRead(Analysed[ReadSlice]):
         return dict.fromkeys(self.rewrite(facts).made.statements, Definition())
 
 
-def _with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
+def with_reads(statement: Statement, change: Callable[[Expression], Expression]) -> Statement:
+    """The statement with a part of its value in the place of each that ``change`` changes."""
     return statement.with_parts(statement.target, map_expression(statement.value, change))
 
 

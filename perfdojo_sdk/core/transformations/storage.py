@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import prod
 from typing import Self
 
 from perfdojo_sdk.core.dependence import home_depth, leaking_level
 from perfdojo_sdk.core.dialect import Dialect
 from perfdojo_sdk.core.errors import MoveError, closest
-from perfdojo_sdk.core.expression import Access
+from perfdojo_sdk.core.expression import Access, Expression, Read, map_expression
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.geometry import lane_stride
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope
@@ -100,6 +100,30 @@ def refuse_lanes_apart(
             if lane_stride(buffer, access.subscripts, len(o.path) - 2) not in (0, 1):
                 return Refusal.of(o.statement.id, o.access, iterator=scope[0].id)
     return None
+
+
+def with_accesses(
+    program: Program, buffer: Buffer, change: Callable[[Access, tuple[int, ...]], Access]
+) -> Program:
+    """The program with a buffer in another layout, and all accesses of its arrays in another form; ``change``
+    gets each with the sizes of the loops around it."""
+
+    def changed(node: Node, sizes: tuple[int, ...]) -> Node:
+        if node.arrays.isdisjoint(buffer.arrays):
+            return node
+        if isinstance(node, Scope):
+            return node.with_body(tuple([changed(child, (*sizes, node.size)) for child in node.body]))
+
+        def access(old: Access) -> Access:
+            return change(old, sizes) if old.array in buffer.arrays else old
+
+        def leaf(value: Expression) -> Expression:
+            return Read(access(value.access), value.dtype) if isinstance(value, Read) else value
+
+        return node.with_parts(access(node.target), map_expression(node.value, leaf))
+
+    body = tuple([changed(node, ()) for node in program.body])
+    return program.with_buffer(buffer.name, buffer).with_body(body)
 
 
 def refuse_unfit(site: Site, buffer: Buffer, program: Program) -> Refusal | None:

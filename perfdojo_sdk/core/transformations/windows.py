@@ -11,7 +11,6 @@ from perfdojo_sdk.core.expression import (
     AffineExpr,
     Expression,
     Read,
-    map_expression,
 )
 from perfdojo_sdk.core.frozen import frozen, lazy
 from perfdojo_sdk.core.made import Rewritten
@@ -36,6 +35,7 @@ from perfdojo_sdk.core.transformations.staging import (
     named_buffer,
     not_written,
     stage,
+    with_reads,
 )
 
 Interval = tuple[int, int]
@@ -228,7 +228,7 @@ class StageWindow(Analysed[Window]):
             return e
 
         def change(statement: Statement) -> Statement:
-            return statement.with_parts(statement.target, map_expression(statement.value, value))
+            return with_reads(statement, value)
 
         source = Read(Access(array, form.subscripts), facts.buffer.dtype)
         copy = Statement(Access(buffer.name, form.element), source, None, facts.buffer.dtype)
