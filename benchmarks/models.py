@@ -227,14 +227,18 @@ def others(
 
 
 def timed(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
-    """The median time of a call in microseconds; the systems take turns."""
+    """The median time of a call in microseconds; the systems take turns.
+
+    A turn begins with a call that does not count: threads of the system before it poll for more work until
+    they fall asleep, and its own have to wake up.
+    """
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for turn in range(repeats + 1):
+    for _ in range(repeats):
         for name, call in calls.items():
+            call()
             begin = perf_counter()
             call()
-            if turn:  # the first call warms up
-                times[name].append(1e6 * (perf_counter() - begin))
+            times[name].append(1e6 * (perf_counter() - begin))
     return {name: median(each) for name, each in times.items()}
 
 

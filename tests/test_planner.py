@@ -401,11 +401,27 @@ def test_weights_of_a_recurrence_are_laid_out_once_before_its_steps() -> None:
     assert [d.choice for d in found.decisions if d.rule == "recurrence"] == ["step by step"]
     _, copy, steps, *_ = found.games[0].program.body
     assert copy.written_arrays == ("w_r",) and "w_r" in steps.read_arrays and "w" not in steps.read_arrays
-    alone = planned(CELLS.replace("6", "1"))
-    assert not any(d.rule == "recurrence" for d in alone.decisions)  # one sequence uses each weight once
     two = CELLS.replace("w f32 [48,48]", "w f32 [5,48,48]").replace("* w[", "* w[{0},")
     _, steps, *_ = planned(two).games[0].program.body
     assert "w" in steps.read_arrays  # each step has weights of its own
+
+
+def test_the_steps_of_a_recurrence_over_one_sequence_have_lanes() -> None:
+    """They do little beside its product with a matrix, but compute functions."""
+    found = planned(CELLS.replace("6", "1"))
+    assert [d.choice for d in found.decisions if d.rule == "recurrence"] == ["step by step"]
+    for game in found.games:
+        (line,) = (line for line in game.program.tree_lines.splitlines() if "tanh" in line)
+        assert "v h[" in line, game.program.text
+
+
+@pytest.mark.parametrize("columns", [48, 80])
+def test_constant_weights_of_a_recurrence_are_laid_out_before_its_steps(columns: int) -> None:
+    """Read in one form, whatever the rest of a tile: packing costs nothing, but only before the loop."""
+    found = plan(parse(CELLS.replace("48", str(columns))), RULES, TARGET, ("w",))
+    for game in found.games:
+        _, copy, steps, *_ = game.program.body
+        assert copy.written_arrays == ("w_r",) and "w" not in steps.read_arrays, game.program.text
 
 
 def test_a_recurrence_that_reads_weights_in_two_forms_is_planned_as_a_whole(

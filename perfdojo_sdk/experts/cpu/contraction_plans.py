@@ -167,8 +167,8 @@ def _plan(
     rows = [row_cells(panel, nest) * BYTES[panel.dtype] for panel in panels]
     may_stay = not must_pack and all(gcd(row, PAGE) * PLACES <= PAGE for row in rows)
     once = min(runs.get(b.array, 1) for b in columns)
-    # What is laid out for the iterations of a loop is read in one form.
-    alike, apart = 1 < once < ALL_CALLS, adds_apart(nest)
+    # What is laid out for the iterations of a loop is read in one form; within one run, it may be in several.
+    alike, apart = once not in (1, ALL_CALLS), adds_apart(nest)
     registers = (figures.vector_registers or 8) - apart
     in_flight = ADDITIONS if apart and nest.dtype not in FLOAT_DTYPES else IN_FLIGHT
     far = NEAR if laid_out else _lines(program, nest, [a for a, _ in pairs], row)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
@@ -18,7 +19,7 @@ from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import lanes_of, seconds_to_move
 from perfdojo_sdk.experts.cpu.loops import cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST, cut_row, widen
-from perfdojo_sdk.experts.cpu.steps import data_bytes, near_caches, share_out, split, use_lanes
+from perfdojo_sdk.experts.cpu.steps import SHARES, data_bytes, near_caches, share_out, split, use_lanes
 from perfdojo_sdk.experts.steps import separate
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
@@ -73,6 +74,7 @@ def play_dots(root: Program, rules: Rules, target: Target) -> tuple[list[Play], 
     """One game for a program with such sums; none where there are none, or a move is not legal."""
     play, decisions = Play(root, rules, rules.most), []
     _join_units(play)
+    _join_starts(play)
     start = play.program
     for node in start.body:
         found = find_dots(start, node, target) if isinstance(node, Scope) else None
@@ -90,10 +92,13 @@ def play_dots(root: Program, rules: Rules, target: Target) -> tuple[list[Play], 
         decisions.append(Decision("rows in step", node.id, f"{ROWS} rows go in step", why, numbers))
     if not decisions:
         return [], []
+    for place in [node.id for node in play.program.body if isinstance(node, Scope)]:
+        _most_outermost(play, place)
     contract(play)
     use_lanes(play)
     for scope in reversed(play.scopes()):
-        if play.around(scope.id) and scope.size <= ROWS and not scope.suffix:
+        few = scope.size <= ROWS and len(scope.body) == 1
+        if play.around(scope.id) and few and not scope.suffix:
             play.annotate(scope.id, play.written_out)
     data = data_bytes(root)
     least = THREADS_COST * data / max(seconds_to_move(data, target), 1e-12) / BYTES["f32"]
@@ -115,6 +120,19 @@ def _join_units(play: Play) -> None:
                 break
 
 
+def _join_starts(play: Play) -> None:
+    """Join a nest that starts sums with the nest behind it that adds to them, loop by loop."""
+    loops = [node for node in play.program.body if isinstance(node, Scope)]
+    for first, second in pairwise(loops):
+        place = first.id
+        alike = first.written_arrays == second.written_arrays and place in play.program.paths
+        while alike and play.may("join_scopes", place):
+            inside = play.scope(place).body
+            if len(inside) != 2 or not all(isinstance(node, Scope) for node in inside):
+                break
+            place = inside[0].id
+
+
 def _in_step(play: Play, found: Dots) -> None:
     """Split the sums into lanes, and the rows into groups whose sums go side by side. What is left of a sum
     behind its vectors is added to each result."""
@@ -134,6 +152,16 @@ def _in_step(play: Play, found: Dots) -> None:
         # Its dimensions are those of the loops, rows before lanes.
         rows_of_it = len(play.program.buffer_of[made.buffer].shape) - 2
         play.may("split_dim", made.buffer, dim=rows_of_it, size=ROWS)
+
+
+def _most_outermost(play: Play, place: str) -> None:
+    """Move the loop over groups of rows, if it has iterations enough for threads, around one that has not,
+    such as the gates of a recurrence: threads start once for all of them."""
+    outer = play.scope(place)
+    if outer.size < SHARES and len(outer.body) == 1:
+        (inner,) = outer.body
+        if isinstance(inner, Scope) and inner.size >= SHARES and len(inner.body) > 1:
+            play.may("swap_scopes", place)
 
 
 def _in_vectors(play: Play, nest: Scope, target: Target) -> None:

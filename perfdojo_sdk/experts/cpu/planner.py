@@ -189,8 +189,11 @@ class _Planner:
             game = Play(start.root, self.rules, self.rules.most)
             game.trace = start
             for found, steps in ways:
-                joined = steps and self._join(game, found, number, steps[0].id)
-                if not joined and not self._join(game, found, number) and steps:
+                if steps and self._join(game, found, number, steps[0].id):
+                    continue
+                if steps:  # nothing can be laid out before the loop
+                    found = self._iteration(program, steps[0].id, {})
+                if not self._join(game, found, number) and steps:
                     for other in self._ways(program, "contraction", steps):
                         self._join(game, other, number)
             for rule, least in ((BLOCK_ROWS, 0.0), (JOIN_CHANNELS, least_work), (RECURRENCE, least_work)):
@@ -348,17 +351,17 @@ class _Planner:
     def _ways(self, program: Program, way: str, nodes: tuple[Node, ...]) -> list[list[Trace]]:
         """The games for a part, likeliest first; for each of its nests, if no plan takes them together."""
         if way in (BLOCK_ROWS, RECURRENCE):
-            around = self.runs
-            alike = iterations_alike(program, nodes[0].id)
-            self.runs = {**around, **{array: n * around.get(array, 1) for array, n in alike.items()}}
-            games = self._games(Trace(inside(program, nodes[0].id)))
-            self.runs = around
-            return [games]
+            root = nodes[0].id
+            return [self._iteration(program, root, iterations_alike(program, root))]
         sub = part(program, nodes)
         plays: list[Play] = []
         try:
             if way == "contraction":
                 plays = contraction(sub, self.rules, self.target, self.runs)
+                if self._sums_of_one_row(sub):  # with what starts them
+                    dots, decisions = play_dots(sub, self.rules, self.target)
+                    self.decisions += decisions
+                    plays += dots
                 if not plays and len(nodes) > 1:
                     # Such as phases of a transposed convolution, which write one array in several forms.
                     return [found for node in nodes for found in self._ways(program, way, (node,))]
@@ -380,6 +383,23 @@ class _Planner:
         for play in plays:
             settle_buffers(play)
         return [[play.trace for play in plays]]
+
+    def _sums_of_one_row(self, sub: Program) -> bool:
+        """True for several nests that start and add to one array, where tiles have one row or do not pay."""
+        written = {leaf.statement.target.array for node in sub.body for leaf in node.leaves}
+        if len(sub.body) == 1 or len(written) > 1:
+            return False
+        tiled = best_plan(sub, self.rules, self.target, self.runs)
+        return tiled is None or tiled.tiling.high == 1
+
+    def _iteration(self, program: Program, root: str, alike: Mapping[str, int]) -> list[Trace]:
+        """The games for one iteration of the loops of a block, or of a recurrence. ``alike``: array -> how
+        many iterations read the same elements of it, for which it is laid out once."""
+        around = self.runs
+        self.runs = {**around, **{array: n * around.get(array, 1) for array, n in alike.items()}}
+        games = self._games(Trace(inside(program, root)))
+        self.runs = around
+        return games
 
     def _join(self, game: Play, found: list[Trace], number: int, around: str = "") -> bool:
         """Play a part's game of this number, or the nearest one that the whole program allows; False if none.

@@ -1,8 +1,9 @@
 """Recurrences: loops of which each iteration multiplies what the one before it made (LSTM, GRU).
 
-Their iterations follow one another, but inside of one there is a product of matrices, as soon as there are
-several sequences: each weight is used for all of them. So one iteration is planned as a program of its own.
-What it lays out of weights is the same in each iteration, and laid out once, before the loop.
+Their iterations follow one another, but inside of one there is a product with weights: of a matrix, if there
+are several sequences, or of a vector. So one iteration is planned as a program of its own: its product and
+its activations each get the loops that suit them. What it lays out of weights is the same in each iteration,
+and laid out once, before the loop.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ RECURRENCE = "recurrence"
 
 
 def is_recurrence(program: Program, node: Node, target: Target) -> bool:
-    """True if a loop at the root of a program holds a product of what it carries on with arrays that are the
-    same in each iteration and used several times there."""
+    """True if a loop at the root of a program holds a sum of products of what it carries on and of arrays
+    that are the same in each iteration."""
     if not isinstance(node, Scope) or len(node.body) < 2:
         return False
     written, same = {*node.written_arrays}, same_in_each([node])
@@ -26,7 +27,7 @@ def is_recurrence(program: Program, node: Node, target: Target) -> bool:
         for work in facts.works:
             reads = work.statement.reads if work.kind is Kind.CONTRACTION else ()
             carried = {level for access in reads if access.array in written for level in access.levels}
-            fixed = [access for access in reads if access.array in same]
-            if any(work.sizes[level] > 1 for access in fixed for level in carried - {*access.levels}):
+            fixed = {level for access in reads if access.array in same for level in access.levels}
+            if any(work.sizes[level] > 1 for level in carried & fixed & {*work.reduced}):
                 return True
     return False

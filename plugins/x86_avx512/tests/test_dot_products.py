@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from x86_support import PLUGINS, Kernel, play
 
+from perfdojo_sdk.core.program import Scope
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.experts.cpu.dot_products import ROWS
 from perfdojo_sdk.experts.cpu.planner import plan
@@ -64,6 +65,18 @@ def test_the_rows_of_a_product_with_a_column_go_in_step() -> None:
     game = play(text, "x86_avx2")
     report = verify_dependence_trace(game.traces[0], game.rules)
     assert report, report.problem
+
+
+def test_a_nest_that_starts_the_sums_is_joined_and_threads_start_once_for_all_gates() -> None:
+    text = (
+        "kernel gates(h, t, w) -> s\nh f32 [1,512] heap\nt f32 [1,4,512] heap\nw f32 [1,2048,512] heap\n"
+        "s f32 [1,4,512] heap\n\n1 4 512 s[{0},{1},{2}] = t[{0},{1},{2}]\n"
+        "1 4 512 512 s[{0},{1},{2}] += h[{0},{3}] * w[0,{1}*512+{2},{3}]\n"
+    )
+    (trace, *_) = play(text, "x86_avx512").traces
+    (nest,) = trace.program.body
+    assert isinstance(nest, Scope) and (nest.suffix, nest.size) == ("p", 512 // ROWS)
+    assert [child.size for child in nest.body if isinstance(child, Scope)] == [4]
 
 
 def test_doubles_go_in_step_too() -> None:
