@@ -407,9 +407,16 @@ def way_of(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"
-    if any(work.kind is Kind.TRANSPOSE for work in facts.works):
+    if any(work.kind is Kind.TRANSPOSE for work in facts.works) or _has_rows_of_a_scan(facts):
         return "nests"
     return "rows" if all(_walks_rows(work, target) for work in facts.works) else "nests"
+
+
+def _has_rows_of_a_scan(facts: NestFacts) -> bool:
+    """True for a nest whose only statement reads what an earlier iteration wrote, in several rows."""
+    (work, *others) = facts.works
+    levels = [level for level in work.statement.target.levels if work.sizes[level] > 1]
+    return work.kind is Kind.SCAN and not others and len(levels) > 1
 
 
 def _is_padded(work: Work) -> bool:
