@@ -16,6 +16,7 @@ from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu import normal_form
 from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.library.verification import VerificationCache, dependence, exact
@@ -366,3 +367,17 @@ def test_sums_through_distant_elements_stay_with_their_values() -> None:
     text = BODIES.replace("x f32 [48]", "x f32 [48,3]", 1)
     start = game(re.sub(r"\bx\[({\d})\]", r"x[\1,0]", text))
     assert not normal_form.cut_off_sums(start, TARGET) and not start.trace.steps
+
+
+@pytest.mark.parametrize(("most", "cut"), [(1 << 17, True), (16, False)])
+def test_what_stands_between_sums_and_values_has_to_become_short(
+    most: int, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All distances take 2 MiB; the plan keeps a few of them at a time, or the sums stay where they are."""
+    monkeypatch.setattr(normal_form, "MOST_KEPT", most)
+    monkeypatch.setattr(normal_form, "KEPT_SHARE", 0)
+    many = NEAREST.replace("64", "16384")
+    found = plan(parse(many, TARGET.dialect), RULES_OF_TARGET, TARGET)
+    assert any(d.rule == normal_form.CUT_OFF for d in found.decisions) is cut
+    sizes = [sum(b.bytes for b in temporaries(each.program)) for each in found.games]
+    assert sizes and max(sizes) <= most, found.games[0].program.text

@@ -635,7 +635,7 @@ def test_rows_of_a_scan_go_in_step() -> None:
 
 
 def test_steps_of_a_scan_are_written_out_so_that_registers_carry_them_on() -> None:
-    """What one step writes and the next one reads goes through memory once in a few steps."""
+    """Values go from step to step through memory once in a few steps."""
     for text in (SCAN, SCAN.replace("8\n| y[{0},0] = x[{0},0]\n| 15", "8 y[{0},0] = x[{0},0]\n8 15")):
         (game,) = planned(text).games
         assert passes(game)

@@ -29,6 +29,12 @@ from perfdojo_sdk.search.play import Play
 MOST_KEPT = 1 << 28
 KEPT_SHARE = 4
 
+#: The name of the rule that cuts sums off in decisions.
+CUT_OFF = "cut off sums"
+
+#: Bytes that temporaries may take between sums and what they take in, until plans have made them short.
+MOST_BEFORE = 1 << 36
+
 #: Most additions that steps may cost where they are computed again.
 MOST_AGAIN = 10.0
 
@@ -137,8 +143,20 @@ def _is_running(uses: Sequence[Occurrence]) -> bool:
     return False
 
 
-def _keep(play: Play, name: str, scope: str) -> bool:
-    """Give each iteration of a scope a place in a buffer, if there is one for all of them."""
+def _most_kept(program: Program) -> int:
+    return max(MOST_KEPT, KEPT_SHARE * data_bytes(program))
+
+
+def stays_short(program: Program) -> bool:
+    """True if the temporaries of a plan take no more memory than they may."""
+    return sum(buffer.bytes for buffer in temporaries(program)) <= _most_kept(program)
+
+
+def _keep(play: Play, name: str, scope: str, most: int = 0) -> bool:
+    """Give each iteration of a scope a place in a buffer, if there is one for all of them.
+
+    ``most``: bytes of all temporaries, if a plan has to be short only in the end; 0: as for any other.
+    """
     buffer, before = play.program.buffer_of[name], play.trace
     level = len(play.around(scope))
 
@@ -150,7 +168,7 @@ def _keep(play: Play, name: str, scope: str) -> bool:
         return False
     others = sum(b.bytes for b in temporaries(play.program)) - buffer.bytes
     size = others + buffer.bytes * play.scope(scope).size
-    if size > max(MOST_KEPT, KEPT_SHARE * data_bytes(play.program)):
+    if size > (most or _most_kept(play.program)):
         return False
     if not any(dims()):
         play.may("add_dim", name, scope=scope)
@@ -182,7 +200,7 @@ def cut_off_sums(play: Play, target: Target) -> list[Decision]:
             continue
         numbers = {"sums": float(len(sums)), "temporaries": float(len(inside))}
         why = "the values that they take in do not wait for each other"
-        decisions.append(Decision("cut off sums", place, "sums have loops of their own", why, numbers))
+        decisions.append(Decision(CUT_OFF, place, "sums have loops of their own", why, numbers))
     return decisions
 
 
@@ -204,7 +222,7 @@ def _stands_in(play: Play, name: str, scope: str) -> bool:
 def _cut_off(play: Play, scope: Scope, sums: Collection[str], inside: Sequence[str]) -> bool:
     """Cut a scope around its sums; false, with moves played, unless the parts between are independent."""
     for name in inside:
-        if _is_running(play.program.occurrences[name]) or not _keep(play, name, scope.id):
+        if _is_running(play.program.occurrences[name]) or not _keep(play, name, scope.id, MOST_BEFORE):
             return False
     parts = {scope.id: scope.body[0].id}
     for before, child in pairwise(node.id for node in scope.body):
@@ -303,3 +321,6 @@ def _order_of(statement: Statement, depth: int) -> list[int]:
 
 #: The rules in the order in which they are played.
 NORMAL_FORM = (inline_steps, keep_results, cut_off_sums, cut_statements, order_loops)
+
+#: The rules for programs that no plan makes short once their sums are cut off.
+WITHOUT_CUT_SUMS = tuple(rule for rule in NORMAL_FORM if rule is not cut_off_sums)
