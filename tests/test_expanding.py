@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import permutations
+from math import prod
 from random import Random
 
 import pytest
@@ -11,11 +12,14 @@ from snippets import RULES, play, program, refusal
 from test_made_targets import target
 from test_ranges import verified
 
+from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformations import GENERIC
+from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu import normal_form
 from perfdojo_sdk.experts.cpu.planner import plan
+from perfdojo_sdk.library.verification import VerificationCache, dependence, exact
 from perfdojo_sdk.search.play import Play
 from perfdojo_sdk.testing.programs import random_program
 from perfdojo_sdk.testing.walks import random_walk
@@ -289,3 +293,91 @@ def test_a_loop_whose_statements_need_each_other_stays_whole() -> None:
     )
     start = game(text)
     assert not normal_form.cut_statements(start, TARGET)
+
+
+NEAREST = """kernel nearest(p, c) -> d
+p f32 [64,3] heap
+c f32 [32,3] heap
+s f32 [1] heap
+d f32 [64] heap
+
+64
+| d[{0}] = inf
+| 32
+| | s[0] = 0
+| | 3 s[0] += (p[{0},{2}] - c[{1},{2}]) * (p[{0},{2}] - c[{1},{2}])
+| | d[{0}] min= s[0]
+"""
+BODIES = """kernel bodies(x, z, m) -> ax, az
+x f32 [48] heap
+z f32 [48] heap
+m f32 [48] heap
+q f32 [1] heap
+r f32 [1] heap
+ax f32 [48] heap
+az f32 [48] heap
+
+48
+| ax[{0}] = 0
+| az[{0}] = 0
+| 48
+| | q[0] = sqrt((x[{1}] - x[{0}]) * (x[{1}] - x[{0}]) + (z[{1}] - z[{0}]) * (z[{1}] - z[{0}]) + 0.01)
+| | r[0] = m[{1}] / (q[0] * q[0] * q[0])
+| | ax[{0}] += (x[{1}] - x[{0}]) * r[0]
+| | az[{0}] += (z[{1}] - z[{0}]) * r[0]
+"""
+
+
+@pytest.mark.parametrize("text", [NEAREST, BODIES], ids=["nearest", "bodies"])
+def test_sums_of_values_that_scalars_keep_are_computed_in_lanes(text: str) -> None:
+    """The values do not wait for each other, the sums of a loop of their own have partial results."""
+    found = plan(parse(text, TARGET.dialect), RULES_OF_TARGET, TARGET)
+    assert any(d.rule == "cut off sums" for d in found.decisions)
+    for each in found.games:
+        assert exact(each, RULES_OF_TARGET, 0).passed
+        assert dependence(each, RULES_OF_TARGET, VerificationCache()).passed
+        places = [p for p in each.program.places if isinstance(p.node, Statement)]
+        often = [p for p in places if prod(p.sizes) >= 48 * 32]
+        assert often and all(p.above[-1].suffix == "v" for p in often), each.program.text
+
+
+def test_a_minimum_of_distances_is_a_contraction_and_a_row() -> None:
+    found = plan(parse(NEAREST, TARGET.dialect), RULES_OF_TARGET, TARGET)
+    assert {"contraction"} <= {d.choice for d in found.decisions if d.rule == "parts"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t[0] = s[0] * 0.5\n| s[0] += t[0] * x[{0}]",
+        "t[0] = x[{0}] * 2\n| s[0] += t[0] * s[0]",
+        "t[0] = x[{0}] * 2\n| s[0] += t[0] * t[0] if {0} >= 3",
+        "t[0] += x[{0}]\n| s[0] += t[0] * t[0]",
+    ],
+    ids=["a value of the sum so far", "the sum itself", "a condition", "a value that runs on"],
+)
+def test_sums_that_their_values_wait_for_stay(body: str) -> None:
+    head = "kernel k(x) -> s\nx f32 [32] heap\nt f32 [1] heap\ns f32 [1] heap\n\ns[0] = 0\nt[0] = 0\n32\n| "
+    start = game(head + body + "\n")
+    assert not normal_form.cut_off_sums(start, TARGET) and not start.trace.steps
+
+
+def test_sums_through_distant_elements_stay_with_their_values() -> None:
+    """Lanes would not add them up; apart, they would wait for memory, too."""
+    text = BODIES.replace("x f32 [48]", "x f32 [48,3]", 1)
+    start = game(re.sub(r"\bx\[({\d})\]", r"x[\1,0]", text))
+    assert not normal_form.cut_off_sums(start, TARGET) and not start.trace.steps
+
+
+@pytest.mark.parametrize(("most", "cut"), [(1 << 17, True), (16, False)])
+def test_what_stands_between_sums_and_values_has_to_become_short(
+    most: int, cut: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All distances take 2 MiB; the plan keeps a few of them at a time, or the sums stay where they are."""
+    monkeypatch.setattr(normal_form, "MOST_KEPT", most)
+    monkeypatch.setattr(normal_form, "KEPT_SHARE", 0)
+    many = NEAREST.replace("64", "16384")
+    found = plan(parse(many, TARGET.dialect), RULES_OF_TARGET, TARGET)
+    assert any(d.rule == normal_form.CUT_OFF for d in found.decisions) is cut
+    sizes = [sum(b.bytes for b in temporaries(each.program)) for each in found.games]
+    assert sizes and max(sizes) <= most, found.games[0].program.text

@@ -650,6 +650,23 @@ def test_rows_of_a_scan_go_in_step() -> None:
     assert decision.choice == "4 rows of {0} go in step" and "4:u" in crowded.games[0].program.text
 
 
+def test_steps_of_a_scan_are_written_out_so_that_registers_carry_them_on() -> None:
+    """Values go from step to step through memory once in a few steps."""
+    for text in (SCAN, SCAN.replace("8\n| y[{0},0] = x[{0},0]\n| 15", "8 y[{0},0] = x[{0},0]\n8 15")):
+        (game,) = planned(text).games
+        assert passes(game)
+        assert "3 8:u 4:u y[{1},{0}*4+{2}+1] =" in game.program.text
+        assert "3:u 8:u y[{1},{0}+13] =" in game.program.text
+
+
+@pytest.mark.parametrize("value", ["y[{1},{0}] * 0.5 + x[{1}+1,{0}]", "max(y[{1},{0}], x[{1}+1,{0}])"])
+def test_a_scan_down_columns_has_lanes_beside_it(value: str) -> None:
+    head = "kernel down(x) -> y\nx f32 [8,40] heap\ny f32 [8,40] heap\n\n"
+    (game,) = planned(f"{head}40\n| y[0,{{0}}] = x[0,{{0}}]\n| 7 y[{{1}}+1,{{0}}] = {value}\n").games
+    assert passes(game)
+    assert "7 5:u 8:v y[{0}+1,{1}*8+{2}]" in game.program.text
+
+
 RUNNING = """kernel running(x) -> y
 x f32 [2,300] heap
 t f32 [2] heap

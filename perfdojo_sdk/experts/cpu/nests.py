@@ -44,6 +44,9 @@ ROWS = 8
 #: Lines that a set of the first cache surely holds; rows of a scan that go in step use no more of any set.
 WAYS = 8
 
+#: Steps of a scan that are written out, for each of the rows that go in step.
+STEPS = 8
+
 #: Strips of a transposing copy: iterations for threads to share.
 STRIPS = 32
 
@@ -167,7 +170,7 @@ def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) ->
     if work.kind is Kind.TRANSPOSE:
         return _plan_transpose(work, node, lanes)
     if work.kind is Kind.SCAN:
-        return _plan_scan(work, node)
+        return _plan_scan(work, node, lanes)
     lane, gathers = _lane(work, lanes), False
     if lane is None and play.gathering_lanes:
         lane, gathers = _gathering_lane(work, lanes), True
@@ -218,7 +221,7 @@ def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
     return NestPlan((*outer, across, lane), lane, (), True, decision, across)
 
 
-def _plan_scan(work: Work, node: Scope) -> NestPlan | None:
+def _plan_scan(work: Work, node: Scope, lanes: int) -> NestPlan | None:
     """Rows of a scan in step: each waits for its own last value only, so that their latencies overlap."""
     target = work.statement.target
     before = [read for read in work.statement.reads if read.array == target.array and read != target]
@@ -228,6 +231,15 @@ def _plan_scan(work: Work, node: Scope) -> NestPlan | None:
     if len(carried) != 1 or not rows or work.statement.guard:
         return None
     (along,), row = carried, max(rows, key=lambda level: work.sizes[level])
+    beside = [level for level in rows if work.walks_along(level) and work.sizes[level] >= lanes > 1]
+    if beside:
+        row = max(beside, key=lambda level: work.sizes[level])
+        outer = tuple(level for level in range(len(work.sizes)) if level not in (along, row))
+        why = f"along {{{row}}} every array has neighbours or one element, and no iteration waits for another"
+        decision = Decision(
+            "order loops", node.id, f"lanes along {{{row}}}, one pass", why, {"lanes": work.sizes[row]}
+        )
+        return NestPlan((*outer, along, row), row, (), True, decision)
     apart = abs(work.strides[0][row] or 0) * BYTES[work.statement.dtype]
     places, arrays = PAGE // gcd(apart, PAGE), len(work.strides) - 1
     in_step = next(n for n in (16, 8, 4, 2, 1) if n * arrays <= WAYS * places or n == 1)
@@ -351,8 +363,16 @@ def _in_squares(play: Play, statement: Statement, across: str, lane: str, width:
 
 
 def _rows_in_step(play: Play, rows: str, in_step: int) -> None:
-    """Interleave rows of a scan, written out."""
+    """Interleave rows of a scan, and write out a few steps of each: only the first of them reads what went
+    through memory."""
     for part in cut_off_rest(play, rows, in_step):
         few = split(play, part, in_step)[-1]
-        move_inward(play, few, 1)
-        play.annotate(few, play.written_out)
+        most = max(1, min(STEPS, play.rules.dialect.max_unroll // play.scope(few).size))
+        first, *rest = cut_off_rest(play, chain(play, few)[1], most)
+        nests = [(few, first), *((play.fission(steps), steps) for steps in rest)]
+        for each, steps in nests:
+            inner = split(play, steps, most)[-1]
+            move_inward(play, each, 1)
+            play.annotate(each, play.written_out)
+            if play.scope(inner).size <= most:
+                play.annotate(inner, play.written_out)

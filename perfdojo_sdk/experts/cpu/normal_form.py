@@ -6,14 +6,16 @@ loop for a chain of statements, or a loop for each; loops in any order. Plans sh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 from perfdojo_sdk.codegen.operations import SPELLINGS
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, walk
-from perfdojo_sdk.core.geometry import common_depth
-from perfdojo_sdk.core.program import Occurrence, Scope, Statement
-from perfdojo_sdk.core.subscripts import MAX_DEPTH, AffineExpr
+from perfdojo_sdk.core.geometry import common_depth, lane_stride
+from perfdojo_sdk.core.made import Cut
+from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Statement
+from perfdojo_sdk.core.subscripts import MAX_DEPTH
 from perfdojo_sdk.core.transformation import Move, Step
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.loops import arrange, chain
@@ -26,6 +28,12 @@ from perfdojo_sdk.search.play import Play
 #: Plans of rows and blocks make them short again.
 MOST_KEPT = 1 << 28
 KEPT_SHARE = 4
+
+#: The name of the rule that cuts sums off in decisions.
+CUT_OFF = "cut off sums"
+
+#: Bytes that temporaries may take between sums and what they take in, until plans have made them short.
+MOST_BEFORE = 1 << 36
 
 #: Most additions that steps may cost where they are computed again.
 MOST_AGAIN = 10.0
@@ -135,8 +143,20 @@ def _is_running(uses: Sequence[Occurrence]) -> bool:
     return False
 
 
-def _keep(play: Play, name: str, scope: str) -> bool:
-    """Give each iteration of a scope a place in a buffer, if there is one for all of them."""
+def _most_kept(program: Program) -> int:
+    return max(MOST_KEPT, KEPT_SHARE * data_bytes(program))
+
+
+def stays_short(program: Program) -> bool:
+    """True if the temporaries of a plan take no more memory than they may."""
+    return sum(buffer.bytes for buffer in temporaries(program)) <= _most_kept(program)
+
+
+def _keep(play: Play, name: str, scope: str, most: int = 0) -> bool:
+    """Give each iteration of a scope a place in a buffer, if there is one for all of them.
+
+    ``most``: bytes of all temporaries, if a plan has to be short only in the end; 0: as for any other.
+    """
     buffer, before = play.program.buffer_of[name], play.trace
     level = len(play.around(scope))
 
@@ -148,7 +168,7 @@ def _keep(play: Play, name: str, scope: str) -> bool:
         return False
     others = sum(b.bytes for b in temporaries(play.program)) - buffer.bytes
     size = others + buffer.bytes * play.scope(scope).size
-    if size > max(MOST_KEPT, KEPT_SHARE * data_bytes(play.program)):
+    if size > (most or _most_kept(play.program)):
         return False
     if not any(dims()):
         play.may("add_dim", name, scope=scope)
@@ -165,6 +185,67 @@ def _independent(play: Play, scope: str) -> bool:
     return any(isinstance(play.rules.attempt(play.program, move), Step) for move in moves)
 
 
+def cut_off_sums(play: Play, target: Target) -> list[Decision]:
+    """Give sums, products and extrema loops of their own, behind those of the values that they take in.
+
+    A loop that computes values and takes them in at once keeps an order, which the values alone do not need.
+    """
+    decisions = []
+    for place in [p.node.id for p in play.program.places if isinstance(p.node, Scope)]:
+        scope, level, before = play.scope(place), len(play.around(place)), play.trace
+        sums = {child.id for child in scope.body if _takes_in(play.program, child, level)}
+        inside = [b.name for b in temporaries(play.program) if _stands_in(play, b.name, place)]
+        if not 0 < len(sums) < len(scope.body) or not inside or not _cut_off(play, scope, sums, inside):
+            play.trace = before
+            continue
+        numbers = {"sums": float(len(sums)), "temporaries": float(len(inside))}
+        why = "the values that they take in do not wait for each other"
+        decisions.append(Decision(CUT_OFF, place, "sums have loops of their own", why, numbers))
+    return decisions
+
+
+def _takes_in(program: Program, node: Node, level: int) -> bool:
+    """True for a statement that adds neighbours, or one element, of other arrays to one element in all
+    iterations of the loop at ``level``."""
+    if not isinstance(node, Statement) or not node.accumulate or node.guard or level in node.target.levels:
+        return False
+    itself = any(read.array == node.target.array for read in node.reads)
+    return not itself and _goes_through_neighbours(program, node, level)
+
+
+def _stands_in(play: Play, name: str, scope: str) -> bool:
+    """True if a scope holds all uses of a temporary."""
+    path = play.program.paths[scope]
+    return all(o.path[: len(path)] == path for o in play.program.occurrences[name])
+
+
+def _cut_off(play: Play, scope: Scope, sums: Collection[str], inside: Sequence[str]) -> bool:
+    """Cut a scope around its sums; false, with moves played, unless the parts between are independent."""
+    for name in inside:
+        if _is_running(play.program.occurrences[name]) or not _keep(play, name, scope.id, MOST_BEFORE):
+            return False
+    parts = {scope.id: scope.body[0].id}
+    for before, child in pairwise(node.id for node in scope.body):
+        if before in sums or child in sums:
+            cut = play.may("fission_scope", child)
+            if not isinstance(cut, Cut):
+                return False
+            parts[cut.second] = child
+    results = {leaf.statement.target.array for leaf in scope.leaves if leaf.statement.id in sums}
+    _start_behind(play, scope.id, results)
+    return all(_independent(play, part) for part, first in parts.items() if first not in sums)
+
+
+def _start_behind(play: Play, scope: str, arrays: Collection[str]) -> None:
+    """Move statements that write arrays from in front of a scope to behind it, where that is legal."""
+    paths = play.program.paths
+    for node in reversed(play.program.siblings(paths[scope])[: paths[scope][-1]]):
+        if isinstance(node, Statement) and node.target.array in arrays:
+            while play.program.paths[node.id] < play.program.paths[scope]:
+                if play.may("reorder_statements", node.id) is None:
+                    break
+
+
 def cut_statements(play: Play, target: Target) -> list[Decision]:
     """Give each statement of an innermost loop a loop of its own: lanes run one statement."""
     decisions = []
@@ -173,7 +254,7 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
         if not len(statements) == len(scope.body) > 1 or any(s.guard for s in statements):
             continue
         level, before = len(play.around(scope.id)), play.trace
-        if not all(_goes_through_neighbours(each, level) for each in statements):
+        if not all(_goes_through_neighbours(play.program, each, level) for each in statements):
             continue
         if all(play.may("fission_scope", each.id) for each in statements[1:]):
             numbers = {"statements": float(len(statements))}
@@ -184,15 +265,10 @@ def cut_statements(play: Play, target: Target) -> list[Decision]:
     return decisions
 
 
-def _goes_through_neighbours(statement: Statement, level: int) -> bool:
+def _goes_through_neighbours(program: Program, statement: Statement, level: int) -> bool:
     """True if iterations of a level use neighbours, or one element, of every array of a statement."""
-    for access in (statement.target, *statement.reads):
-        *rest, last = access.subscripts or (AffineExpr.of({}, 0),)
-        if any(level in form.levels for form in rest):
-            return False
-        if level in last.levels and last.coefficients.get(level) != 1:
-            return False
-    return True
+    accesses = (statement.target, *statement.reads)
+    return all(lane_stride(program.buffer_of[a.array], a.subscripts, level) in (0, 1) for a in accesses)
 
 
 def order_loops(play: Play, target: Target) -> list[Decision]:
@@ -244,4 +320,7 @@ def _order_of(statement: Statement, depth: int) -> list[int]:
 
 
 #: The rules in the order in which they are played.
-NORMAL_FORM = (inline_steps, keep_results, cut_statements, order_loops)
+NORMAL_FORM = (inline_steps, keep_results, cut_off_sums, cut_statements, order_loops)
+
+#: The rules for programs that no plan makes short once their sums are cut off.
+WITHOUT_CUT_SUMS = tuple(rule for rule in NORMAL_FORM if rule is not cut_off_sums)

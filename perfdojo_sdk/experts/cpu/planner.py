@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
+from typing import TypeAlias
 
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.parts import part
@@ -37,7 +38,7 @@ from perfdojo_sdk.experts.cpu.dot_products import play_dots
 from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
-from perfdojo_sdk.experts.cpu.normal_form import NORMAL_FORM
+from perfdojo_sdk.experts.cpu.normal_form import CUT_OFF, NORMAL_FORM, WITHOUT_CUT_SUMS, stays_short
 from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
@@ -80,6 +81,9 @@ _THREADS: Mapping[tuple[bool, ...], tuple[str, str]] = {
     ),
 }
 
+#: A rule that plays moves and says why.
+_Rule: TypeAlias = Callable[[Play, Target], list[Decision]]
+
 #: Most games that a plan proposes; each is compiled and measured.
 MOST_GAMES = 6
 
@@ -104,10 +108,23 @@ PREPARATIONS = (
 def plan(root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> Plan:
     """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
     stay as they are from call to call."""
+    found = _plan_in(NORMAL_FORM, root, rules, target, constants)
+    if all(decision.rule != CUT_OFF for decision in found.decisions):
+        return found
+    games = tuple([game for game in found.games if stays_short(game.program)])
+    if games:
+        return Plan(found.decisions, games)
+    return _plan_in(WITHOUT_CUT_SUMS, root, rules, target, constants)
+
+
+def _plan_in(
+    form: Sequence[_Rule], root: Program, rules: Rules, target: Target, constants: Collection[str]
+) -> Plan:
+    """The plan that starts from a form."""
     known = Play(root, rules, rules.most)
     decisions = [
         *fold_tables(known),
-        *_played(NORMAL_FORM, known, target),
+        *_played(form, known, target),
         *sums_for_threads(known, target),
     ]
     shifted = Play(root, rules, rules.most)
@@ -123,9 +140,7 @@ def plan(root: Program, rules: Rules, target: Target, constants: Collection[str]
     return Plan((*decisions, *signs, *found.decisions), found.games)
 
 
-def _played(
-    rules: Sequence[Callable[[Play, Target], list[Decision]]], play: Play, target: Target
-) -> list[Decision]:
+def _played(rules: Sequence[_Rule], play: Play, target: Target) -> list[Decision]:
     """The decisions of rules, whose moves are played; a rule that fails is left out, with the reason."""
     decisions: list[Decision] = []
     for rule in rules:
@@ -427,9 +442,16 @@ def way_of(facts: NestFacts, target: Target) -> str:
     """The expert for a nest by what its statements are."""
     if Kind.CONTRACTION in facts.kinds:
         return "contraction"
-    if any(work.kind is Kind.TRANSPOSE for work in facts.works):
+    if any(work.kind is Kind.TRANSPOSE for work in facts.works) or _has_rows_of_a_scan(facts):
         return "nests"
     return "rows" if all(_walks_rows(work, target) for work in facts.works) else "nests"
+
+
+def _has_rows_of_a_scan(facts: NestFacts) -> bool:
+    """True for a nest whose only statement reads what an earlier iteration wrote, in several rows."""
+    (work, *others) = facts.works
+    levels = [level for level in work.statement.target.levels if work.sizes[level] > 1]
+    return work.kind is Kind.SCAN and not others and len(levels) > 1
 
 
 def _is_padded(work: Work) -> bool:

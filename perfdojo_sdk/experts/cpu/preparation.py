@@ -15,7 +15,7 @@ from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import LocatedNode, Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations.storage import temporaries
-from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_product, work_of
+from perfdojo_sdk.experts.cpu.analysis import Kind, factors, is_pairing, is_product, work_of
 from perfdojo_sdk.experts.cpu.contraction_nests import find_nest
 from perfdojo_sdk.experts.cpu.loops import arrange, chain
 from perfdojo_sdk.experts.cpu.steps import join_distant
@@ -420,7 +420,7 @@ def distribute(play: Play, target: Target) -> list[Decision]:
     while todo:
         root = todo.pop(0)
         node = play.node(root)
-        products = any(is_product(leaf.statement) for leaf in node.leaves)
+        products = any(is_product(leaf.statement) or is_pairing(leaf.statement) for leaf in node.leaves)
         if not products or not isinstance(node, Scope) or find_nest(node) is not None:
             continue
         kept = play.trace
