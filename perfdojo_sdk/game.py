@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -197,6 +198,10 @@ def _still_undone(saved: Sequence[SavedUndone], rules: Rules) -> tuple[Undone, .
 def read_saved(path: Path) -> SavedGame:
     """A saved game's data, checked but not yet replayed."""
     hint = "give a file that `apply` or Game.save wrote"
+    if not path.suffix and not os.path.lexists(path):
+        why = "by its name it is a kernel, on which no moves were played, and no file is called so"
+        hint = f"`show '{path}'` prints it, and `apply '{path}' MOVE --output GAME.json` saves a game of it"
+        raise SaveError("PD-J002", f"{path} is no saved game", why=why, hint=hint)
     if path.suffix.lower() == ".dojo":
         why = "by its name it is a program, on which no moves were played"
         hint = f"`show {path}` prints it, and `apply {path} MOVE --output GAME.json` saves a game of it"
@@ -220,7 +225,13 @@ def saved_game(content: bytes | Mapping[str, object] | None, what: str, hint: st
             return SavedGame.model_validate_json(content.removeprefix(BOM_UTF8))
         return SavedGame.model_validate(content)
     except ValidationError as error:
-        raise SaveError("PD-J002", f"{what} is no saved game", why=first_error(error), hint=hint) from None
+        why = first_error(error)
+        if isinstance(content, bytes) and error.errors()[0]["type"] == "json_invalid" and "EOF" in why:
+            why = f"it ends too early, as a file does that was not written whole: {why}"
+            hint = "write it again (`apply --output` and Game.save leave no half of a file), or copy it again"
+            if not content.strip():
+                why = "it is empty"
+        raise SaveError("PD-J002", f"{what} is no saved game", why=why, hint=hint) from None
 
 
 def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: Path | None = None) -> None:
@@ -228,8 +239,15 @@ def write_atomically(path: Path, content: str | bytes | Iterable[str], inside: P
     try:
         write_whole(path, content, inside)
     except OSError as error:
-        what = f"cannot write {path}: {error.strerror}"
         hint = "name another place, or check free space and permissions"
+        if path.is_dir():
+            what = f"cannot write {path}: it is a folder, and a file is needed"
+            raise SaveError("PD-J004", what, hint=f"name a file in it, such as {path / 'NAME'}") from None
+        file = next((each for each in path.parents if os.path.lexists(each) and not each.is_dir()), None)
+        if file is not None:
+            what = f"cannot write {path}: {file} is a file, and a folder is needed"
+            raise SaveError("PD-J004", what, hint="name a place in another folder") from None
+        what = f"cannot write {path}: {error.strerror}"
         raise SaveError("PD-J004", what, why=_where(error, path), hint=hint) from None
 
 

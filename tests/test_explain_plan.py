@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from command_line import Outcome
 
-from perfdojo_sdk.cli.explain_plan import KINDS, WAYS, WORDS
+from perfdojo_sdk.cli.explain_plan import KINDS, WAYS, WIDEST, WORDS
 from perfdojo_sdk.game import read_saved
 from perfdojo_sdk.hookspecs.abilities import ExplainsPlans, ability
 from perfdojo_sdk.plugins import load_plugins
@@ -213,3 +214,15 @@ def test_figures_of_a_plan_bear_its_reasons_out(
     assert fewest <= times <= most and threads["choice"] == choice
     bounds = [f"{bound:g} " for bound in (fewest, most) if 0 < bound < 1e9]
     assert all(bound in threads["reason"] for bound in bounds), threads["reason"]
+
+
+def test_rows_of_a_plan_are_wrapped_where_no_terminal_reads_them(cli: Cli) -> None:
+    [able, *_] = [t.name for t in load_plugins().targets.values() if "x86" in t.name] or [""]
+    if not able:
+        pytest.skip("needs a target with this expert")
+    words = ("explain-plan", "matmul[64,64,64]", "--target", able)
+    text, data = cli(*words, plugins=able).out, cli(*words, "--json", plugins=able).data
+    rows = [line for line in text.splitlines() if not re.match(r"  [\w{}][\w{} ]*: ", line)]
+    assert len(rows) > 10 and max(map(len, rows)) <= WIDEST
+    row = max(data["decisions"], key=lambda decision: len(decision["reason"]))
+    assert len(str(row)) > WIDEST and row["reason"].split()[0] in text, "programs get it whole"

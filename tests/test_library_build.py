@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from paper_target import QUICK, Paper, build, entry, judged, parallel_pass
 
+from perfdojo_sdk.cli.build_library import _data, _text
 from perfdojo_sdk.core.dtypes import rounding_law
 from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError, VerificationError
 from perfdojo_sdk.core.program import Program
@@ -98,6 +99,59 @@ def test_the_initial_program_takes_the_place(
     kernel = entry(build(paper, tmp_path))
     assert kernel.moves == () and kernel.speed_up == 1
     assert note in " ".join(kernel.notes)
+
+
+def proposes_nothing(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    return ()
+
+
+def changes_precision(root: Program, rules: Rules, target: Target) -> tuple[Trace, ...]:
+    (trace,) = parallel_pass(root, rules, target)
+    legal = replace(trace.steps[0].legal, kind=Kind.CHANGES_PRECISION)
+    return (replace(trace, steps=(replace(trace.steps[0], legal=legal),)),)
+
+
+def compiles_no_moves(code: str) -> bool:
+    return ":p" in code.partition("\n\n")[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "cause", "help"),
+    [
+        ({"expert": None}, "no pass for target paper", "--tune N"),
+        ({"expert": proposes_nothing}, "nothing else was proposed for it", "`explain-plan`"),
+        ({"expert": raises}, "the expert failed", "--debug"),
+        ({"expert": plays_elsewhere}, "no game of the expert was allowed (it is about another", "its plugin"),
+        ({"expert": changes_precision}, "was allowed (it changes precision)", "--allow"),
+        ({"slow": 1e-4}, "the only game of the expert is slower, and takes 10.00 times", "`explain-plan`"),
+        ({"verifies": lambda trace: not trace.steps}, "no faster game of the expert passed", "`verify GAME"),
+        (
+            {"refuses": compiles_no_moves},
+            "no game of the expert ran to the end (compile: paper jam",
+            "doctor",
+        ),
+    ],
+    ids=["none", "nothing", "raises", "elsewhere", "not allowed", "slower", "wrong", "does not compile"],
+)
+def test_a_kept_initial_program_is_told_with_its_cause_and_what_may_help(
+    paper: Paper, tmp_path: Path, change: dict[str, Any], cause: str, help: str
+) -> None:
+    for name, value in change.items():
+        setattr(paper, name, value)
+    result = build(paper, tmp_path)
+    [note] = [note for note in entry(result).notes if note.startswith("the initial program is kept: ")]
+    assert cause in note and help in note, note
+    assert f"note: relu_4x8_f32: {note}" in _text(result), "people read it"
+    [kernel] = _data(result)["kernels"]
+    assert note in kernel["notes"], "programs read it"
+
+
+def test_a_search_without_a_faster_program_says_how_many_it_tried(paper: Paper, tmp_path: Path) -> None:
+    paper.expert, paper.slow = None, 1e-4
+    settings = replace(QUICK, search="sampling", evaluations=5)
+    notes = entry(build(paper, tmp_path, settings=settings)).notes
+    [note] = [note for note in notes if note.startswith("the initial program is kept: ")]
+    assert " programs was faster and passed all checks" in note and "a larger --tune N" in note
 
 
 def test_long_naive_loops_are_timed_only_where_nothing_else_passes(

@@ -329,7 +329,7 @@ def entry_with(entry: Any, initial: float, packed: float | None, **more: Any) ->
         update={"initial": at[0], "final": at[1], "packed": at[2], "suspect": more.pop("suspect", "")}
     )
     move = SavedMove(transformation="swap_scopes", version=1, place="s0", parameters={})
-    return entry.model_copy(update={"timing": timing, "moves": (move,), **more})
+    return entry.model_copy(update={"timing": timing, "moves": (move,), "notes": (), **more})
 
 
 def test_gains_are_those_of_calls_that_do_not_pack(result: ModelResult) -> None:

@@ -273,3 +273,139 @@ def test_a_slip_in_a_declaration_has_a_hint(declared: str, hint: str) -> None:
     with pytest.raises(ProgramError) as raised:
         parse(f"kernel k(x) -> y\n{declared}\ny f32 [4] heap\n\n4 y[{{0}}] = x[{{0}}]\n")
     assert hint in raised.value.hint
+
+
+SQUARE = "kernel k(x, n) -> y, n\nx f32 [8,8] heap\nn i32 [8,8] heap\ny f32 [8,8] heap\n\n"
+
+#: What a programmer of another language writes -> words of the message, of its reason and of its hint.
+HABITS = [
+    ("for i in 8:\n  y[i,0] = x[i,0]", "no line begins with 'for'", "number of iterations", "8 y[{0}]"),
+    ("for (int i = 0; i < 8; i++) y[i][0] = 1;", "'for'", "number of iterations", "8 y[{0}]"),
+    ("8\n  8 y[{0},{1}] = 1", "indented by blanks", "a bar", "write | 8 y[{0},{1}] = 1"),
+    ("8\n\ty[{0},0] = 1", "indented by blanks", "a bar", "write | y[{0},0] = 1"),
+    ("8\n8 y[{0},0] = 1", "a scope without a statement", "has 1 bar, the one below it 0", "write | 8 y["),
+    ("8\n| | y[{0},0] = 1", "this line has 2 bars", "has 1 bar", "write | y[{0},0] = 1"),
+    ("| 8 y[{0},0] = 1", "deeper than any scope", "a line of scopes", "leave out bars"),
+    ("8 y[{0},0] = 1\n| y[{0},1] = 2", "has no children", "that one alone", "on a line of their own"),
+    ("8 {\n8 y[{0},{1}] = 1\n}", "unexpected", "bars, not braces", "leave out the braces"),
+    ("8, 8 y[{0},{1}] = 1", "'8, 8' is no scope", "side by side", "blanks between"),
+    ("8:\n| y[{0},0] = 1", "'8:' is no scope", "ends without a sign", "leave out the colon"),
+    ("N 8 y[{0},{1}] = 1", "a number of iterations, found 'N'", "fixed sizes", "write the number"),
+    ("8 8 y[{0},{1}] = 1.0f", "'1.0f' is no number", "no suffix", "write 1.0"),
+    ("8 8 y[{0},{1}] = 0x10", "'0x10' is no number", "decimal", "write 16"),
+    ("8 8 y[{0},{1}] = .5", "'.5' is no number", "begins with a digit", "write 0.5"),
+    ("8 8 y[{0},{1}] = x[{0},{1}] > 0 ? x[{0},{1}] : 0", "'?'", "an operation", "write select("),
+    ("8 8 y[{0},{1}] = x[{0},{1}] if {0} > 1 else 0", "'else'", "no else", "select({0} > 1"),
+    ("8 8 if ({0} > 1) y[{0},{1}] = 1", "no statement begins with 'if'", "stands behind", "if {0} > 1"),
+    ("8 8 n[{0},{1}] -= 1", "unknown accumulation '-='", "max= or min= alone", "+= -1"),
+    ("8 8 n[{0},{1}]++", "'++' has no meaning", "no sign for a step", "n[{0},{1}] += 1"),
+    ("8 --n[{0},0]", "'--' has no meaning", "no sign for a step", "n[{0},0] += -1"),
+    ("8 8 y[{0},{1}] = 1 if {0} > 1 && {1} > 1", "'&&'", "joined by a word", "> 1 and {1} > 1"),
+    ("8 8 y[{0},{1}] = 1 if {0} > 1 || {1} > 1", "'||'", "hold all together", "repeat the statement"),
+    ("8 8 y[{0},{1}] = x[{0},{1}] > 0 && x[{0},{1}] < 1", "'&&'", "with brackets", "and(a, b)"),
+    ("8 8 y[{0},{1}] = x[{0},{1}] & 1", "'&' is no operation", "have names", "and(a, b)"),
+    ("8 8 y[{0},{1}] = !x[{0},{1}]", "'!'", "with brackets", "not(a)"),
+    ("8 8 y[{0},{1}] == 1", "expected '=', found '=='", "== compares", "one ="),
+    ("8 8 y[{0},{1}] = x[{0},{1}] % 2", "'%'", "for subscripts", "fmod(a, b)"),
+    ("8 8 y[{0},{1}] = (float)x[{0},{1}]", "converts nothing", "like a function", "f32(x[...])"),
+    ("8 8 y[{0}][{1}] = 1", "2 dimensions", "one pair of brackets", "write y[{0},{1}]"),
+    ("8 8 y[i,j] = x[i,j]", "'i' is no subscript", "{0} is that of the outermost", "x[{0},{1}]"),
+    ("8 8 y[{0},{1}] = 1 if i > 0", "'i' is no iterator", "{0} is that of the outermost", "if {0} > 1"),
+    ("8 8 y[{0},{1}] = x[{0}/2,0]", "found '/'", "a whole number", "{0}//2"),
+    ("8 8 y[{0},{1}] = x[{0}*{1},0]", "expected a coefficient", "constant factor", "x[{0},{1}]"),
+    ("8 8 y[:,:] = 1", "found ':'", "one element for each iteration", "a scope for each dimension"),
+    ("8 8 y[{0},{1}] = math.exp(x[{0},{1}])", "'math.exp' is no operation", "no module", "exp(...)"),
+    ("8 8 y[{0},{1}] = 1;", "';'", "a line of its own", "leave out the ;"),
+    ("// comment\n8 8 y[{0},{1}] = 1", "another sign", "one sign for comments", "#"),
+    ("8 8 y[{0},{1}] = 1 // comment", "no comment", "divides whole numbers", "a comment starts with #"),
+    ("8 8 y[{0},{1}] = 1 /* comment */", "no comment", "divides whole numbers", "a comment starts with #"),
+    ("8 8 float t = 1", "a declaration begins with the name", "where the array lies", "t f32 [] heap"),
+    ("return y", "no line begins with 'return'", "in its first line", "`show KERNEL`"),
+]
+
+
+@pytest.mark.parametrize(("body", "what", "why", "hint"), HABITS, ids=[body for body, *_ in HABITS])
+def test_a_habit_of_another_language_is_answered(body: str, what: str, why: str, hint: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"{SQUARE}{body}\n")
+    error = raised.value
+    assert what in error.what and why in error.why and hint in error.hint, error.render()
+    assert error.place is not None and error.place.line >= 6 and "^" in error.render()
+
+
+@pytest.mark.parametrize(
+    ("written", "instead"),
+    [
+        ("y[{0},{1}] -= x[{0},{1}] + 1", "y[{0},{1}] += -(x[{0},{1}] + 1)"),
+        ("n[{0},{1}] -= 2", "n[{0},{1}] += -2"),
+        ("y[{0},{1}] /= 2 + x[{0},{1}]", "y[{0},{1}] = y[{0},{1}] / (2 + x[{0},{1}])"),
+        ("n[{0},{1}] <<= 1", "n[{0},{1}] = shl(n[{0},{1}], 1)"),
+        ("y[{0},{1}]++", "y[{0},{1}] += 1"),
+        ("y[{0},{1}] = x[{0},{1}] > 0 ? x[{0},{1}] : 0;", "select(x[{0},{1}] > 0, x[{0},{1}], 0)"),
+        ("y[{0},{1}] = x[{0}][{1}]", "x[{0},{1}]"),
+    ],
+)
+def test_what_is_to_be_written_instead_is_a_statement(written: str, instead: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"{SQUARE}8 8 {written}\n")
+    assert raised.value.hint.endswith(instead), raised.value.hint
+    statement = instead if "= " in instead else f"y[{{0}},{{1}}] = {instead}"
+    parse(f"{SQUARE}8 8 y[{{0}},{{1}}] = 0\n8 8 {statement}\n")
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ("float x[8]", "write x f32 [8] heap"),
+        ("float x[8][4];", "write x f32 [8,4] heap"),
+        ("const double *x", "write x f64 [8] heap"),
+        ("x float [8] heap", "write f32"),
+        ("x uint8_t [8] heap", "write u8"),
+        ("x F32 [8] heap", "write f32"),
+        ("x f32 8 heap", "as in x f32 [8,4] heap"),
+        ("x: f32 [8] heap", "as in x f32 [8,4] heap"),
+        ("x[8] f32 heap", "as in x f32 [8,4] heap"),
+        ("x f32 [8][4] heap", "write f32 [8,4]"),
+        ("x f32 [8] heap = 0", "8 x[{0}] = 0"),
+    ],
+)
+def test_a_declaration_of_another_language_is_answered(declared: str, words: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"kernel k(x) -> y\n{declared}\ny f32 [8] heap\n\n8 y[{{0}}] = 1\n")
+    assert words in raised.value.hint and raised.value.place is not None and raised.value.place.line == 2
+
+
+@pytest.mark.parametrize(
+    "first",
+    ["void f(float *x)", "kernel f(x)", "kernel f(float x) -> y", "kernel f(x) => y", "kernel f(x) -> y:"],
+)
+def test_a_first_line_of_another_language_is_answered(first: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"{first}\nx f32 [8] heap\n")
+    assert "kernel NAME(x, ...) -> y, ..." in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("exp2f(x[{0},{1}])", "write exp2: "),
+        ("fmaxf(x[{0},{1}], 0)", "write max(a, b)"),
+        ("float(n[{0},{1}])", "f32(x[...])"),
+        ("sum(x[{0},{1}])", "an accumulation"),
+        ("max(x[{0},{1}])", "s[] max= x[{0}]"),
+        ("true", "1 or 0"),
+        ("M_PI", "3.14159"),
+        ("x[{0},{1}] > 0", "select(a > b, x, y)"),
+    ],
+)
+def test_a_function_of_another_language_is_answered(value: str, words: str) -> None:
+    with pytest.raises(ProgramError) as raised:
+        parse(f"{SQUARE}8 8 y[{{0}},{{1}}] = {value}\n")
+    assert words in raised.value.hint, raised.value.render()
+
+
+def test_arrays_may_have_the_names_of_other_languages() -> None:
+    names = ("for", "float", "int", "x_for", "true", "math", "sum", "not_a_word", "relu")
+    declared = "".join(f"{name} f32 [8] heap\n" for name in names)
+    body = "".join(f"8 {b}[{{0}}] = {a}[{{0}}]\n" for a, b in zip(names, names[1:], strict=False))
+    parse(f"kernel while({names[0]}) -> {names[-1]}\n{declared}\n{body}")

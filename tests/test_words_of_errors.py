@@ -204,3 +204,47 @@ def test_a_name_that_is_no_folder_either_is_told_so(cli: Cli, command: str) -> N
     clear(outcome, 1, "PD-K008")
     assert "   why: no operator or list has this name, and no file or folder here" in outcome.err
     assert "   try: " in outcome.err
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "many", "1025"])
+def test_a_number_of_threads_is_told_with_its_limits(cli: Cli, count: str) -> None:
+    outcome = cli("explain-plan", "softmax[8,16]", "--threads", count)
+    assert outcome.code == 2, outcome.err
+    said = " ".join(outcome.err.split())
+    assert f"{count} is no number of threads" in said and "--threads 1" in said, outcome.err
+
+
+def test_a_folder_where_a_file_is_needed_and_the_reverse(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("kept")
+    split = ("apply", "softmax[8,16]", "split_scope(s0, factor=2)", "-o")
+    outcome = cli(*split, "folder")
+    clear(outcome, 1, "PD-J004")
+    assert "it is a folder, and a file is needed" in outcome.err and "folder/NAME" in outcome.err
+    outcome = cli(*split, "file/game.json")
+    clear(outcome, 1, "PD-J004")
+    assert "file is a file, and a folder is needed" in outcome.err and "another folder" in outcome.err
+    outcome = cli("build-library", "--kernels", "relu[4,4]", "--threads", "1", "-o", "file", plugins="toy")
+    clear(outcome, 1, "PD-L024")
+    assert "it is a file, not a folder" in outcome.err
+    assert (tmp_path / "file").read_text() == "kept" and not list((tmp_path / "folder").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kept", "why"), [(0.5, "ends too early"), (0.98, "ends too early"), (0, "it is empty")]
+)
+def test_half_a_game_is_told_from_another_file(cli: Cli, tmp_path: Path, kept: float, why: str) -> None:
+    assert cli("apply", "softmax[8,16]", "split_scope(s0, factor=2)", "-o", "game.json").code == 0
+    whole = (tmp_path / "game.json").read_text()
+    (tmp_path / "half.json").write_text(whole[: int(kept * len(whole))])
+    outcome = cli("show", "half.json")
+    clear(outcome, 1, "PD-J002")
+    assert why in outcome.err and "write it again" in outcome.err, outcome.err
+
+
+@pytest.mark.parametrize("command", [("undo", "0"), ("redo",), ("replay",)], ids=lambda words: words[0])
+def test_a_kernel_has_no_moves_to_take_back(cli: Cli, command: tuple[str, ...]) -> None:
+    outcome = cli(command[0], "softmax[8,16]", *command[1:])
+    clear(outcome, 1, "PD-J002")
+    assert "by its name it is a kernel, on which no moves were played" in outcome.err
+    assert "apply 'softmax[8,16]' MOVE --output GAME.json" in outcome.err

@@ -10,7 +10,7 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.sources import TargetOption, compile_game, open_game, plugins_for
-from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ def command(
         str, typer.Argument(metavar="SOURCE", help="Folder of a library; or a game or kernel.")
     ],
     target: TargetOption = "",
-    threads: Annotated[
-        int, typer.Option(min=1, max=MAX_THREADS, help="For a game; a library keeps its own.")
-    ] = 1,
+    threads: Annotated[int, threads_option(help="For a game; a library keeps its own.")] = 1,
     only: Annotated[str, typer.Option("--only", help="Kernels of a library whose name contains this.")] = "",
     as_json: Json = False,
 ) -> None:

@@ -13,9 +13,9 @@ import typer
 from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds, table
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError, VerificationError
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.transformation import Kind
 from perfdojo_sdk.core.words import number_of
 
@@ -50,7 +50,7 @@ def command(
         ),
     ] = None,
     output: Annotated[Path | None, output_option(help="Default: build/library/TARGET.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
+    threads: Annotated[int | None, threads_option(help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     search: Annotated[
         str,

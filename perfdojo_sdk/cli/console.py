@@ -69,9 +69,12 @@ _ENDLESS = 100_000
 _RULE = 100
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "") -> str:
+def table(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], title: str = "", width: int = _ENDLESS
+) -> str:
     """Rows under headings, as wide as the terminal allows; numbers align to the right. Where no terminal
-    reads it, each row is one line, as wide as it is, so that tools for lines find rows whole."""
+    reads it, each row is one line, as wide as it is, so that tools for lines find rows whole; or several of
+    at most ``width`` columns, for sentences."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -86,7 +89,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str =
     for row in rows:
         grid.add_row(*(Text(f"{cell:.4g}" if isinstance(cell, float) else str(cell)) for cell in row))
     terminal = sys.stdout.isatty()
-    console = Console(width=None if terminal else _ENDLESS, no_color=True)
+    console = Console(width=None if terminal else width, no_color=True)
     with console.capture() as capture:
         console.print(grid)
     lines = [line.rstrip() for line in capture.get().splitlines()]

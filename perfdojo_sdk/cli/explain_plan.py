@@ -13,8 +13,8 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, memory, progress, seconds, table
 from perfdojo_sdk.cli.models import MODULE, inputs_of, read, unsupported
 from perfdojo_sdk.cli.sources import OutputOption, TargetOption, choose_target, open_game, plugins_for, save
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.core.errors import DojoError, UnavailableError, closest
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.core.words import number_of
 
@@ -41,9 +41,7 @@ def command(
     target: TargetOption = "",
     threads: Annotated[
         int,
-        typer.Option(
-            min=1, max=MAX_THREADS, help="Plan for so many threads, and say how they share the work."
-        ),
+        threads_option(help="Plan for so many threads, and say how they share the work."),
     ] = 1,
     given: Annotated[
         list[str] | None,
@@ -290,7 +288,7 @@ def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> s
     spared, time = sum(edge.bytes for edge in joined), sum(edge.seconds for edge in joined)
     columns = ("array", "from", "to", "decision", "why", "KiB", "time")
     lines = [
-        table(columns, rows) if rows else "no kernel reads what another one writes",
+        table(columns, rows, width=WIDEST) if rows else "no kernel reads what another one writes",
         f"{Path(source).name}: {len(joined)} of {number_of(len(edges), 'arrays')} stay inside of a kernel",
         f"estimated for one thread: {memory(spared)} are not moved, {seconds(time)} spared",
     ]
@@ -299,6 +297,10 @@ def _edges_text(source: str, edges: Sequence[Edge], kernels: Sequence[str]) -> s
         lines += [f"  {name}" for name in kernels]
     return "\n".join(lines)
 
+
+#: Most columns of a table where no terminal reads it: reasons are sentences, which a line of a file or a mail
+#: does not hold whole.
+WIDEST = 160
 
 #: A word of the table -> its meaning in plain words; those that the table uses are printed below it. These
 #: are ways to plan, in the column of decisions.
@@ -347,7 +349,7 @@ def _text(
         (d.rule, d.place, d.choice, d.reason, ", ".join(_number(k, v) for k, v in d.numbers.items()))
         for d in plan.decisions
     ]
-    lines = [table(("rule", "place", "decision", "why", "numbers"), rows)]
+    lines = [table(("rule", "place", "decision", "why", "numbers"), rows, width=WIDEST)]
     lines += [f"  {word}: {means}" for word, means in _legend(plan, rows, dialect).items()]
     counts = in_words([str(len(game.steps)) for game in plan.games])
     games = f"{kernel}: {number_of(len(plan.games), 'games')}" + (f", of {counts} moves" if counts else "")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from perfdojo_sdk.cli.console import Json, emit, seconds, table
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
-from perfdojo_sdk.core.interface import MAX_THREADS
+from perfdojo_sdk.cli.threads import threads_option
 
 if TYPE_CHECKING:
     from perfdojo_sdk.hookspecs.services import TimeBreakdown
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 def command(
     source: SourceArgument,
     target: TargetOption = "",
-    threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="Run the kernel on so many.")] = 1,
+    threads: Annotated[int, threads_option(help="Run the kernel on so many.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Compile a game or kernel, run it, and split its time or cycles into parts.

@@ -17,9 +17,9 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.paths import output_option, path_of
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.core.errors import NothingFoundError, UnavailableError
 from perfdojo_sdk.core.files import read_bounded, write_whole
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.plugins import load_plugins
 
@@ -37,7 +37,7 @@ def command(
         str, typer.Option(help="Build for this target, or for the best of this machine.")
     ] = "best",
     only: Annotated[str, typer.Option(metavar="PATTERN", help="Only files like this: 'level1/*'.")] = "*",
-    threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS)] = 1,
+    threads: Annotated[int, threads_option()] = 1,
     timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="For one problem.")] = 600.0,
     tune: Annotated[
         int | None, typer.Option(min=1, metavar="BUDGET", help="Search, evaluating so many for each kernel.")

@@ -17,8 +17,8 @@ from perfdojo_sdk.cli.explain_plan import decision
 from perfdojo_sdk.cli.kernel_table import kernel_data, kernel_lines
 from perfdojo_sdk.cli.models import MODULE, buckets_of, inputs_of, numbers_of, read, unsupported
 from perfdojo_sdk.cli.paths import output_option
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.cli.tune import duration
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def command(
     time: Annotated[
         str | None, typer.Option(metavar="TIME", help="Search for so long in all (90s, 30m, 2h), shared so.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
+    threads: Annotated[int | None, threads_option(help="Default: all cores.")] = None,
     fuse: Annotated[
         bool, typer.Option(help="Join kernels where that pays; `explain-plan MODEL` says where and why.")
     ] = True,

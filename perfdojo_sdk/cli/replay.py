@@ -10,8 +10,8 @@ import typer
 from perfdojo_sdk.cli.bench import circumstances, time_game
 from perfdojo_sdk.cli.console import Json, emit, progress, seconds, table
 from perfdojo_sdk.cli.sources import SavedGameArgument, plugins_for
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.core.errors import DojoError
-from perfdojo_sdk.core.interface import MAX_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ def command(
     timed: Annotated[
         bool, typer.Option("--time", help="Compile and time the program after each move.")
     ] = False,
-    threads: Annotated[int, typer.Option(min=1, max=MAX_THREADS, help="For --time.")] = 1,
+    threads: Annotated[int, threads_option(help="For --time.")] = 1,
     as_json: Json = False,
 ) -> None:
     """Play a saved game again from its initial program, checking every move, and print the result.

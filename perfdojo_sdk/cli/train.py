@@ -12,10 +12,10 @@ import typer
 
 from perfdojo_sdk.cli.console import Json, emit, place_option, progress, seconds
 from perfdojo_sdk.cli.paths import output_option
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.cli.tune import duration
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, refuse_device_without, tell_of
 from perfdojo_sdk.core.files import refuse_links
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def command(
         int | None, typer.Option(min=1, help="Give a kernel up after so many evaluations without a new best.")
     ] = None,
     seed: Annotated[int | None, typer.Option(min=0, max=2**63 - 1, help="The only source of chance.")] = None,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Of each kernel.")] = None,
+    threads: Annotated[int | None, threads_option(help="Of each kernel.")] = None,
     output: Annotated[Path, output_option(help="The agent; its checkpoint lies beside it.")] = Path(
         "build/agent.safetensors"
     ),

@@ -15,9 +15,9 @@ from perfdojo_sdk.cli.console import Json, PlaceOption, emit, progress, seconds
 from perfdojo_sdk.cli.paths import output_option
 from perfdojo_sdk.cli.search_options import AgentOption, SearchOption, search_options
 from perfdojo_sdk.cli.sources import one_kernel
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.cli.workplace import ClusterOption, DeviceOption, workplace
 from perfdojo_sdk.core.errors import NothingFoundError
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(
     ] = "",
     resume: Annotated[bool, typer.Option("--resume", help="Go on where the same search stopped.")] = False,
     seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The only source of chance.")] = 0,
-    threads: Annotated[int | None, typer.Option(min=1, max=MAX_THREADS, help="Default: all cores.")] = None,
+    threads: Annotated[int | None, threads_option(help="Default: all cores.")] = None,
     allow: Annotated[Allow, typer.Option(help="The most that moves may change.")] = Allow.law,
     output: Annotated[
         Path | None,

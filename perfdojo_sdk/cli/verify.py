@@ -10,8 +10,8 @@ import typer
 from perfdojo_sdk.cli.console import Json, emit, progress
 from perfdojo_sdk.cli.model_accuracy import is_package, verify_model
 from perfdojo_sdk.cli.sources import SourceArgument, TargetOption, compile_game, open_game, plugins_for
+from perfdojo_sdk.cli.threads import threads_option
 from perfdojo_sdk.core.errors import VerificationError
-from perfdojo_sdk.core.interface import MAX_THREADS
 from perfdojo_sdk.core.words import number_of
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 def command(
     source: SourceArgument,
     target: TargetOption = "",
-    threads: Annotated[
-        int, typer.Option(min=1, max=MAX_THREADS, help="Run the compiled kernel on so many.")
-    ] = 2,
+    threads: Annotated[int, threads_option(help="Run the compiled kernel on so many.")] = 2,
     seed: Annotated[int, typer.Option(min=0, help="Of the models and of the inputs.")] = 0,
     data: Annotated[
         Path | None, typer.Option(help="Inputs of a model (.npz), by their names; SOURCE is its folder then.")

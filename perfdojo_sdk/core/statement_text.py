@@ -38,7 +38,9 @@ from perfdojo_sdk.core.expression import (
 from perfdojo_sdk.core.lookups import CLAMP, Lookup, Range, clamp, lookups_in, unfit
 from perfdojo_sdk.core.operations import ACCUMULATIONS, INFIX, OPERATIONS
 from perfdojo_sdk.core.program import Statement
+from perfdojo_sdk.core.slips import function_hint
 from perfdojo_sdk.core.tokens import INFINITE, RESERVED, Line, Token
+from perfdojo_sdk.core.words import number_of
 
 _SIGN_TO_ACCUMULATION = {sign: name for name, sign in ACCUMULATIONS.items()}
 _SIGN_TO_INFIX = {sign: (name, level) for name, (sign, level) in INFIX.items()}
@@ -53,7 +55,16 @@ _SPECIAL = {
     **dict.fromkeys(("inf", "inff"), INFINITE),  # in capitals
     **dict.fromkeys(("nan", "nanf"), "NaN has no name; write inf - inf"),
     "flt_max": "write inf, or the number itself: 3.4028235e38",
+    "m_pi": "write the number: 3.141592653589793",
+    "m_e": "write the number: 2.718281828459045",
+    **dict.fromkeys(("true", "false"), "a value of bool is written 1 or 0"),
     "dbl_max": "write inf, or the number itself: 1.7976931348623157e308",
+}
+
+#: Sign in a condition on iterators -> what to write instead.
+_CONDITIONS = {
+    **dict.fromkeys(("==", "="), "for an equality, {0} >= 1 and {0} <= 1"),
+    "!=": "write the statement twice, once with if {0} < 1 and once with if {0} > 1",
 }
 
 _NO_TABLES: Mapping[str, Range] = {}
@@ -137,7 +148,8 @@ class StatementParser:
             assert token
             what, hint = f"undeclared array {name!r}", closest(name, list(self.dtype_of))
             if line.at("("):
-                what, hint = f"unknown function {name!r}", closest(name, [*OPERATIONS, *DTYPES])
+                what, hint = f"unknown function {name!r}", function_hint(name)
+                hint = hint or closest(name, [*OPERATIONS, *DTYPES])
             if name.lower() in _SPECIAL:
                 hint = _SPECIAL[name.lower()]
             if name == CLAMP:
@@ -282,7 +294,7 @@ class StatementParser:
             if self.line.accept(sign):
                 difference = left.plus(self.index(), -1)
                 return (AffineExpr(offset).plus(difference, factor),)
-        hint = "for an equality, {0} >= 1 and {0} <= 1" if self.line.at("==") else ""
+        hint = _CONDITIONS.get(token.text, "") if (token := self.line.peek()) else ""
         self.line.fail("PD-P002", "expected a comparison: <, <=, > or >=", hint=hint)
 
     # -- values, first pass: comparison > sum > product > unary > atom -------------------------------
@@ -360,8 +372,15 @@ class StatementParser:
         line.expect(")")
         wanted = 1 if token.text in DTYPES else OPERATIONS[token.text].arity
         if len(arguments) != wanted:
-            what = f"{token.text} takes {wanted} arguments, {len(arguments)} are given"
-            line.fail("PD-P002", what, token.column, len(token.text))
+            given = f"{len(arguments)} {'is' if len(arguments) == 1 else 'are'} given"
+            what = f"{token.text} takes {number_of(wanted, 'arguments')}, {given}"
+            hint = ", ".join("abc"[:wanted])
+            hint = f"write {token.text}({hint if not OPERATIONS[token.text].chooses else 'condition, a, b'})"
+            if len(arguments) == 1 and token.text in ACCUMULATIONS:
+                hint += (
+                    f"; {ACCUMULATIONS[token.text]} combines many: s[] {ACCUMULATIONS[token.text]} x[{{0}}]"
+                )
+            line.fail("PD-P002", what, token.column, len(token.text), hint)
         return _Value(token, name=token.text, arguments=tuple(arguments))
 
     # -- values, second pass: dtypes -----------------------------------------------------------------
@@ -417,13 +436,12 @@ class StatementParser:
     def _agree(self, value: _Value, dtype: str, text: str) -> None:
         found = self.dtype(value)
         if found != dtype:
-            self.line.fail(
-                "PD-P010",
-                f"{text} is {found} where {dtype} is needed",
-                value.token.column,
-                len(value.token.text),
-                f"write the conversion: {dtype}({text})",
-            )
+            token, hint = value.token, f"write the conversion: {dtype}({text})"
+            if value.name in OPERATIONS and OPERATIONS[value.name].compares:
+                says = f"a {token.text} b" if token.text in _SIGN_TO_INFIX else f"{token.text}(a, b)"
+                hint = f"select({says}, x, y) chooses, and {dtype}({says}) is 1 or 0"
+            what = f"{text} is {found} where {dtype} is needed"
+            self.line.fail("PD-P010", what, token.column, len(token.text), hint)
 
     def _literal(self, value: _Value, dtype: str) -> Literal:
         token, line = value.token, self.line

@@ -34,11 +34,13 @@ from perfdojo_sdk.core.dtypes import (
 from perfdojo_sdk.core.errors import ProgramError, closest
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
+from perfdojo_sdk.core.slips import DECLARED, INTERFACE, OTHER_DTYPES
 from perfdojo_sdk.core.statement_text import StatementParser
 from perfdojo_sdk.core.storage import PACKED, TABLE, Buffer, Dimension
 from perfdojo_sdk.core.table_files import TableFile, TableFileError, elements
 from perfdojo_sdk.core.tokens import Line
 from perfdojo_sdk.core.validate import Violation, violations
+from perfdojo_sdk.core.words import number_of
 
 MAX_CHARACTERS = 1_000_000
 MAX_LINES = 10_000
@@ -61,7 +63,11 @@ def parse(text: str, dialect: Dialect = CORE_DIALECT, file: str = "", beside: Pa
         raise ProgramError("PD-P003", f"the text has more than {MAX_LINES} lines", hint="a kernel is a page")
     lines = [line for n, s in enumerate(sources, 1) if (line := Line(n, s, file)).tokens]
     if not lines:
-        raise ProgramError("PD-P005", "the text holds no program", hint="start with: kernel NAME(x) -> y")
+        raise ProgramError(
+            "PD-P005",
+            "the text holds no program",
+            hint="start with: kernel NAME(x) -> y; `show KERNEL` prints a whole program",
+        )
     name, inputs, outputs = _header(lines[0])
     split = 1
     while split < len(lines) and _is_declaration(lines[split]):
@@ -87,21 +93,21 @@ def _report(violation: Violation, header: Line, tree: _Tree) -> NoReturn:
 
 def _header(line: Line) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     if not line.accept("kernel"):
-        line.fail("PD-P005", "the first line must be the interface", hint="kernel NAME(x, ...) -> y, ...")
+        line.fail("PD-P005", "the first line must be the interface", hint=INTERFACE)
     # A kernel may be called add: its name never stands in an expression.
     name = line.name("a kernel's name", reserved=frozenset({"kernel"}))
-    line.expect("(")
+    line.expect("(", INTERFACE)
     inputs: list[str] = []
     if not line.at(")"):
-        inputs.append(line.name("an input"))
+        inputs.append(line.name("an input", hint=INTERFACE))
         while line.accept(","):
-            inputs.append(line.name("an input"))
-    line.expect(")")
-    line.expect("->")
-    outputs = [line.name("an output")]
+            inputs.append(line.name("an input", hint=INTERFACE))
+    line.expect(")", INTERFACE)
+    line.expect("->", INTERFACE)
+    outputs = [line.name("an output", hint=INTERFACE)]
     while line.accept(","):
-        outputs.append(line.name("an output"))
-    line.end()
+        outputs.append(line.name("an output", hint=INTERFACE))
+    line.end(INTERFACE)
     return name, tuple(inputs), tuple(outputs)
 
 
@@ -121,7 +127,7 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
         dtype = line.take("name", "a dtype").text
         if dtype not in DTYPES:
             line.next -= 1
-            line.fail("PD-P006", f"unknown dtype {dtype!r}", hint=closest(dtype, list(DTYPES)))
+            line.fail("PD-P006", f"unknown dtype {dtype!r}", hint=_dtype_hint(dtype))
         dimensions = _dimensions(line, dialect)
         if table:
             if taken.intersection((name,)):
@@ -154,6 +160,13 @@ def _declarations(lines: list[Line], dialect: Dialect, beside: Path | None) -> t
         taken |= {name, *arrays}
         buffers.append(Buffer(name, dtype, dimensions, location, tuple(arrays), packed=packed))
     return tuple(buffers)
+
+
+def _dtype_hint(dtype: str) -> str:
+    """The advice on a dtype that is none here."""
+    if dtype.lower() in DTYPES:
+        return f"write {dtype.lower()}"
+    return f"write {OTHER_DTYPES[dtype]}" if dtype in OTHER_DTYPES else closest(dtype, list(DTYPES))
 
 
 def _values(
@@ -218,7 +231,7 @@ def _value(line: Line, dtype: str) -> float | int:
 
 
 def _dimensions(line: Line, dialect: Dialect) -> tuple[Dimension, ...]:
-    line.expect("[")
+    line.expect("[", DECLARED)
     dimensions: list[Dimension] = []
     cells = 1
     while not line.accept("]"):
@@ -263,7 +276,9 @@ class _Tree:
             header.fail("PD-P005", "the kernel has no statements", 1, len(header.source.rstrip()))
         body, rest = self._children(lines, 0, 0)
         if rest:
-            rest[0].fail("PD-P008", "this line is deeper than any scope above it")
+            why = "a bar stands for a line of scopes above it, which has no statement of its own"
+            hint = "leave out bars, or write the scopes on a line above"
+            rest[0].fail("PD-P008", "this line is deeper than any scope above it", why=why, hint=hint)
         return body
 
     def _children(self, lines: list[Line], bars: int, level: int) -> tuple[tuple[Node, ...], list[Line]]:
@@ -301,18 +316,41 @@ class _Tree:
             body = (self._statement(line, level + len(chain)),)
             line.end()
             if rest and self._bars(rest[0]) > bars:
-                rest[0].fail("PD-P008", "a line that ends in a statement has no children")
+                why = "the scopes before a statement hold that one alone"
+                hint = (
+                    "write the scopes that both are in on a line of their own, and below it both after a bar"
+                )
+                rest[0].fail("PD-P008", "a line that ends in a statement has no children", why=why, hint=hint)
         elif not chain:
             line.fail("PD-P002", "expected a scope or a statement")
         else:
             body, rest = self._children(rest, bars + 1, level + len(chain))
             if not body:
-                line.fail("PD-P008", "a scope without a statement", hint="children stand one bar deeper")
+                self._report_empty(line, rest, bars)
         for size, suffix, identifier in reversed(chain):
             body = (Scope(size, body, suffix, identifier),)
         if len(body) != 1:  # pragma: no cover - chain is not empty here
             raise AssertionError("a line yields one node")
         return body[0], rest
+
+    def _report_empty(self, line: Line, rest: list[Line], bars: int) -> NoReturn:
+        """The error of a scope without children; it says what the line below it lacks."""
+        what, before = "a scope without a statement", "| " * (bars + 1)
+        if not rest:
+            line.fail(
+                "PD-P008", what, why="the text ends here", hint=f"below it write {before}y[{{0}}] = ..."
+            )
+        child, found = rest[0], self._bars(rest[0])
+        child.next = found
+        token = child.peek()
+        hint = f"write {before}{child.source[token.column - 1 :].strip()[:60]}" if token else ""
+        if child.source[:1].isspace() and found <= bars:
+            what = "this line is indented by blanks, and so stands in no scope"
+            child.fail("PD-P008", what, why="a bar says that a line stands in the scope above it", hint=hint)
+        needs = f"a line in the scope has {number_of(bars + 1, 'bars')}"
+        if found > bars:
+            child.fail("PD-P008", f"this line has {number_of(found, 'bars')}", 1, why=needs, hint=hint)
+        line.fail("PD-P008", what, why=f"{needs}, the one below it {found}", hint=hint)
 
     def _suffix(self, line: Line) -> str:
         suffix = line.take("name", "a scope suffix").text

@@ -10,6 +10,7 @@ from perfdojo_sdk.core.dtypes import COMPUTED_DTYPES
 from perfdojo_sdk.core.errors import ProgramError, SourceSpan
 from perfdojo_sdk.core.expression import MAX_DEPTH
 from perfdojo_sdk.core.operations import OPERATIONS
+from perfdojo_sdk.core.slips import slip
 
 MAX_NAME = 64
 MAX_NUMBER = 2**31 - 1
@@ -44,6 +45,10 @@ _TOKEN = re.compile(
 
 #: Sign where a name is expected -> the way to write what is probably meant.
 _OTHER_SIGNS = {"*": "a power is pow(x, y), or x * x", "+": "a positive number has no sign"}
+
+
+#: Codes of errors that a habit of another language may cause.
+_OF_SLIPS = frozenset(("PD-P001", "PD-P002", "PD-P004", "PD-P005", "PD-P006", "PD-P009"))
 
 
 class Token(NamedTuple):
@@ -87,6 +92,10 @@ class Line:
             token = self.peek()
             column = token.column if token else len(self.source.rstrip()) + 1
             length = len(token.text) if token else 1
+        found = slip(self.source, column) if code in _OF_SLIPS else None
+        if found is not None:
+            what, why, hint = found.what or what, found.why, found.hint or hint
+            column, length = found.column, found.length
         place = SourceSpan(self.number, column, self.source, length, self.file)
         raise ProgramError(code, what, place=place, why=why, hint=hint)
 
@@ -127,9 +136,9 @@ class Line:
             self.fail("PD-P003", f"{what} exceeds {MAX_NUMBER}", token.column, len(token.text))
         return value
 
-    def name(self, what: str, reserved: frozenset[str] = RESERVED) -> str:
+    def name(self, what: str, reserved: frozenset[str] = RESERVED, hint: str = "") -> str:
         found = self.peek()
-        token = self.take("name", what, _OTHER_SIGNS.get(found.text, "") if found else "")
+        token = self.take("name", what, _OTHER_SIGNS.get(found.text, hint) if found else hint)
         if len(token.text) > MAX_NAME:
             too_long = f"{what} is longer than {MAX_NAME} characters"
             self.fail("PD-P003", too_long, token.column, len(token.text))
@@ -138,10 +147,11 @@ class Line:
             self.fail("PD-P004", taken, token.column, len(token.text))
         return token.text
 
-    def end(self) -> None:
+    def end(self, hint: str = "") -> None:
         token = self.peek()
         if token:
-            self.fail("PD-P002", f"unexpected {token.text!r} after the end of the line's meaning")
+            what = f"unexpected {token.text!r} after the end of the line's meaning"
+            self.fail("PD-P002", what, hint=hint)
 
     def nested(self) -> None:
         self.depth += 1

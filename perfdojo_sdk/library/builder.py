@@ -24,6 +24,7 @@ from perfdojo_sdk.library.accepting import Found, accept
 from perfdojo_sdk.library.attempts import Attempt, Rejected, median
 from perfdojo_sdk.library.context import BuildContext
 from perfdojo_sdk.library.evaluation import Evaluator
+from perfdojo_sdk.library.kept_initial import Proposals, why_kept
 from perfdojo_sdk.library.ranking import FINALISTS, ranked
 from perfdojo_sdk.library.settings import Settings
 from perfdojo_sdk.library.verification import SharedResults, VerificationCache
@@ -124,8 +125,8 @@ class KernelBuilder:
             explores = self.context.strategy.name not in PASSES
             if explores or not tuning.is_long(kernel.program, self.context.settings.budget_s):
                 few.evaluate([Trace(kernel.program)])
-            attempts = _explored(work, few, watch, store, session) if explores else _passed(work, few)
-            found = _shipped(work, few, attempts)
+            proposals = _explored(work, few, watch, store, session) if explores else _passed(work, few)
+            found = _shipped(work, few, proposals)
         return replace(found, record=found.record.model_copy(update={"faults": tuple(heard)}))
 
     @seldom_collected()
@@ -159,16 +160,18 @@ def _played(few: Evaluator) -> list[Attempt]:
     return [attempt for attempt in few.kept.values() if attempt.trace.steps]
 
 
-def _passed(work: KernelWork, few: Evaluator) -> list[Attempt]:
+def _passed(work: KernelWork, few: Evaluator) -> Proposals:
     """The fastest few games of a pass."""
     context = work.context
-    if context.strategy.name == HEURISTIC and context.expert is None:
-        work.notes.append(f"the initial program is kept: no pass for target {context.target.name}")
-        return []
+    player = context.strategy.name
+    if player == HEURISTIC and context.expert is None:
+        return Proposals(player, without=context.target.name)
     work.stage("searching")
     with work.spent.on("search"):
-        work.notes.extend(tuning.tune(context, work.kernel, few).notes)
-    return sorted(_played(few), key=median)[:FINALISTS]
+        search = tuning.tune(context, work.kernel, few)
+    work.notes.extend(search.notes)
+    played = sorted(_played(few), key=median)
+    return Proposals(player, played[:FINALISTS], len(played), few.refused, search.failed)
 
 
 def _explored(
@@ -177,7 +180,7 @@ def _explored(
     watch: Watch,
     store: CandidateLog | None,
     session: tuning.Session | None,
-) -> list[Attempt]:
+) -> Proposals:
     """The finalists of a search, evaluated among few.
 
     They are the last few champions and the games that the search began with: what an earlier one kept and, if
@@ -196,7 +199,15 @@ def _explored(
     opening = [*search.earlier, *(expert if any(many.has_timed(game) for game in expert) else ())]
     few.evaluate([*opening, *champions])
     began = {few.digest(game) for game in opening}
-    return [replace(attempt, began=few.digest(attempt.trace) in began) for attempt in _played(few)]
+    attempts = [replace(attempt, began=few.digest(attempt.trace) in began) for attempt in _played(few)]
+    return Proposals(
+        context.strategy.name,
+        attempts,
+        search.evaluations,
+        many.refused,
+        search.failed,
+        failures=dict(search.tally.failures),
+    )
 
 
 def _expert_games(work: KernelWork) -> Sequence[Trace]:
@@ -208,23 +219,31 @@ def _expert_games(work: KernelWork) -> Sequence[Trace]:
         return ()
 
 
-def _shipped(work: KernelWork, few: Evaluator, attempts: Sequence[Attempt]) -> Found:
+def _shipped(work: KernelWork, few: Evaluator, proposals: Proposals) -> Found:
     """The best attempt that passes verification, or else the initial program, which has no time as yet if its
     loops are long; :class:`Rejected` when it does not pass either."""
-    initial = Trace(work.kernel.program)
+    initial, rejected = Trace(work.kernel.program), list[tuple[Attempt, str]]()
+    attempts = proposals.attempts
     if few.digest(initial) not in few.kept:
         with suppress(Rejected):
-            return _best(work, attempts, Attempt(initial, reason=SLOW))
+            return _best(work, attempts, Attempt(initial, reason=SLOW), proposals, rejected)
         attempts = []
         few.evaluate([initial])
-    return _best(work, attempts, _attempt_of(few, initial))
+    return _best(work, attempts, _attempt_of(few, initial), proposals, rejected)
 
 
-def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Found:
-    """The first attempt, in order of time, that passes verification; :class:`Rejected` when none does."""
+def _best(
+    work: KernelWork,
+    attempts: Sequence[Attempt],
+    initial: Attempt,
+    proposals: Proposals,
+    rejected: list[tuple[Attempt, str]],
+) -> Found:
+    """The first attempt, in order of time, that passes verification; :class:`Rejected` when none does.
+
+    Games that are not accepted are added to ``rejected``, with the reasons.
+    """
     order = ranked(work, attempts, initial)
-    if not order[0].trace.steps and any(attempt.measured for attempt in attempts):
-        work.notes.append("the initial program is kept: the best of the expert and the search is slower")
     if not order[0].untimed:
         late = [attempt for attempt in order if attempt.untimed and attempt.trace.steps]
         work.notes.extend(
@@ -232,7 +251,11 @@ def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Fo
         )
     reasons = []
     for attempt in order:
-        said = _kept(attempt, order)
+        if attempt.trace.steps:
+            said = _kept(attempt, order)
+        else:
+            timed = replace(proposals, attempts=[a for a in order if a.trace.steps] or proposals.attempts)
+            said = [why_kept(timed, attempt, rejected)]
         work.notes.extend(said)
         try:
             return accept(work, attempt, initial)
@@ -240,6 +263,8 @@ def _best(work: KernelWork, attempts: Sequence[Attempt], initial: Attempt) -> Fo
             del work.notes[len(work.notes) - len(said) :]
             reasons.append(str(reason))
             work.notes.append(f"{attempt.label} is left out: {reason}")
+            if attempt.trace.steps:
+                rejected.append((attempt, str(reason)))
     raise Rejected("; ".join(dict.fromkeys(reasons)))
 
 

@@ -117,6 +117,8 @@ class Search:
     notes: list[str] = field(default_factory=list)
     earlier: list[Trace] = field(default_factory=list)
     """Games that earlier sessions and searches have kept, which this one has to beat."""
+    failed: bool = False
+    """True if the player failed or the device is gone, so that it ended early."""
 
     @property
     def tally(self) -> Tally:
@@ -158,8 +160,10 @@ def tune(
         _begin(search, context, kernel, saved, session)
         _play(search, context, kernel, saved, session, watch, begin)
     except PlayerFailed as error:
+        search.failed = True
         search.notes.append(_failed(context, error))
     except DeviceGone as error:
+        search.failed = True
         search.notes.append(f"the search ended early, the device is gone: {error}")
     search.notes += [f"a game of the search is left out: {why}" for why in evaluator.refused]
     search.elapsed_s = time.monotonic() - begin
