@@ -396,6 +396,34 @@ def test_what_is_reduced_over_channels_runs_in_blocks_as_memory_goes() -> None:
         assert passes(game)
 
 
+ONE_ROW = """kernel one_row(x, w, b) -> y
+x f32 [512] heap
+w f32 [512,1024] heap
+b f32 [1024] heap
+y f32 [1024] heap
+
+1024
+| y[{0}] = b[{0}]
+| 512 y[{0}] += x[{1}] * w[{1},{0}]
+"""
+
+
+def test_rows_that_are_added_up_start_from_zero_and_threads_share_their_columns() -> None:
+    """A long sum of one row after the other has an error for each; threads get one loop outside of all."""
+    whole, shared = planned(ONE_ROW).games
+    for game in (whole, shared):
+        partial = next(b for b in game.program.buffers if b.name == "y_p")
+        assert partial.location == "reg" and partial.cells == 8, game.program.text
+    assert "64 128" in whole.program.tree_lines and "8:p 64 16" in shared.program.tree_lines
+    assert passes(shared)
+
+
+def test_rows_are_added_in_their_order_where_sums_may_not_be_reassociated() -> None:
+    rules = Rules(TARGET.dialect, GENERIC, most=Change.EXACT)
+    for game in plan(parse(ONE_ROW), rules, TARGET).games:
+        assert not any(move.transformation == "split_reduction" for move in game.moves)
+
+
 def test_weights_of_a_recurrence_are_laid_out_once_before_its_steps() -> None:
     found = planned(CELLS)
     assert [d.choice for d in found.decisions if d.rule == "recurrence"] == ["step by step"]

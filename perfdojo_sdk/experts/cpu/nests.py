@@ -14,6 +14,7 @@ from math import gcd, prod
 from perfdojo_sdk.core.dtypes import BYTES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
+from perfdojo_sdk.core.made import Staged
 from perfdojo_sdk.core.program import Node, Program, Scope, Statement
 from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.experts.cpu.analysis import Kind, Work, lanes_of, seconds_to_move, work_of
@@ -25,6 +26,7 @@ from perfdojo_sdk.experts.cpu.steps import (
     largest_divisor,
     near_caches,
     settle_buffers,
+    SHARES,
     share_out,
     split,
     transpose,
@@ -46,6 +48,9 @@ WAYS = 8
 
 #: Steps of a scan that are written out, for each of the rows that go in step.
 STEPS = 8
+
+#: Vectors of a row that a thread reads at least, one after the other.
+PIECE = 4
 
 #: Strips of a transposing copy: iterations for threads to share.
 STRIPS = 32
@@ -73,22 +78,28 @@ class NestPlan:
     """Rows of a scan that go in step."""
     gathers: bool = False
     """True if each lane reads from an address of its own."""
+    shares: int = 1
+    """Blocks of columns for threads, outside of the loops of a reduction."""
 
 
 def play_nests(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
-    """A game that plans each perfect nest by itself; none where no nest gains. A second one, if more is
-    reduced than a near cache holds, adds up rows as they stand in memory instead of columns in registers."""
-    plays, decisions = _planned(root, rules, target, by_rows=False)
+    """A game that plans each perfect nest by itself; none where no nest gains. If more is reduced than a near
+    cache holds, others add up rows as they stand in memory instead of columns in registers: whole rows, and
+    blocks of columns for threads where nothing else is left to them."""
+    plays, decisions = _planned(root, rules, target)
     reduced = any(float(decision.numbers.get("reduced", 1)) > 1 for decision in decisions)
     if plays and reduced and data_bytes(root) > near_caches(target)[1]:
-        others, _ = _planned(root, rules, target, by_rows=True)
-        plays += [play for play in others if play.program != plays[0].program]
+        for shared in (False, True):
+            others, _ = _planned(root, rules, target, by_rows=True, shared=shared)
+            plays += [play for play in others if all(play.program != each.program for each in plays)]
     return plays, decisions
 
 
-def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tuple[list[Play], list[Decision]]:
+def _planned(
+    root: Program, rules: Rules, target: Target, by_rows: bool = False, shared: bool = False
+) -> tuple[list[Play], list[Decision]]:
     """At most one game, and its decisions."""
-    play = Play(root, rules)
+    play = Play(root, rules, rules.most)
     decisions: list[Decision] = []
     gained, gathers, roots = False, False, [node.id for node in play.program.body]
     for number, identifier in enumerate(roots):
@@ -99,7 +110,7 @@ def _planned(root: Program, rules: Rules, target: Target, by_rows: bool) -> tupl
         for node in [node for node in nests if isinstance(node, Scope)]:
             kept = play.trace
             try:
-                found = plan_nest(play, node, target, by_rows)
+                found = plan_nest(play, node, target, by_rows, shared)
                 if found is None:
                     decisions.append(Decision("order loops", node.id, "left as it is", "no loop gives lanes"))
                     continue
@@ -157,9 +168,12 @@ def _between(play: Play, start: int, behind: int) -> tuple[Node, ...]:
     return body[start : len(body) - behind]
 
 
-def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) -> NestPlan | None:
+def plan_nest(
+    play: Play, node: Scope, target: Target, by_rows: bool = False, shared: bool = False
+) -> NestPlan | None:
     """The order of a nest's loops; None where it is no perfect nest or no loop gives lanes. ``by_rows``: rows
-    are added up as they stand in memory, if a near cache does not hold the data."""
+    are added up as they stand in memory, if a near cache does not hold the data; ``shared``: threads share
+    their columns if there are few results apart from those."""
     loops = chain(play, node.id)
     innermost = play.scope(loops[-1])
     if len(innermost.body) != 1 or not isinstance(innermost.body[0], Statement):
@@ -199,7 +213,15 @@ def plan_nest(play: Play, node: Scope, target: Target, by_rows: bool = False) ->
         way = "one pass"
     choice = f"lanes along {{{lane}}}{', which gather' if gathers else ''}, {way}"
     decision = Decision("order loops", node.id, choice, why, numbers)
-    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision, gathers=gathers)
+    few = shared and reduced and not near and prod(work.sizes[level] for level in outer) < SHARES
+    shares = _shares(work.sizes[lane], lanes) if few else 1
+    return NestPlan((*outer, *inner, lane), lane, reduced, near, decision, gathers=gathers, shares=shares)
+
+
+def _shares(columns: int, lanes: int) -> int:
+    """Equal blocks of columns for threads: as many as they share if each has vectors enough to read rows in
+    long pieces, and otherwise half as many, or a quarter."""
+    return next((n for n in (SHARES, SHARES // 2, SHARES // 4) if columns % (n * PIECE * lanes) == 0), 1)
 
 
 def _plan_transpose(work: Work, node: Scope, lanes: int) -> NestPlan | None:
@@ -309,15 +331,50 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
                 move_inward(play, vector, len(inside))
             play.must("stage_accumulator", inside[0], array=array)
     else:
+        if plan.shares > 1:
+            block, lane = split(play, lane, play.scope(lane).size // plan.shares)
+            outer.append(block)
         arrange(play, [*outer, *reduced, lane])
         for part in cut_off_rest(play, reduced[-1], ROWS):
-            rows = split(play, part, ROWS)[-1]
-            (columns,) = chain(play, rows)[1:]
-            move_inward(play, rows, 1)
-            for some in cut_off_rest(play, columns, width):
-                few = chain(play, some)[1]
-                move_inward(play, split(play, some, width)[-1], 1)
-                play.must("stage_accumulator", few, array=array)
+            _few_rows(play, part, array, width)
+
+
+def _few_rows(play: Play, reduced: str, array: str, width: int) -> None:
+    """Add up ``ROWS`` rows at a time in registers. Each few start from zero, if the order of sums may change,
+    so that long sums have small errors; or else from the result so far."""
+    *around, rows = split(play, reduced, ROWS)
+    (columns,) = chain(play, rows)[1:]
+    move_inward(play, rows, 1)
+    even = play.scope(columns).size % width == 0
+    partial, apart = _start_from_zero(play, around[0]) if around and even else ("", "")
+    for some in cut_off_rest(play, apart or columns, width):
+        if not apart:
+            few = chain(play, some)[1]
+            move_inward(play, split(play, some, width)[-1], 1)
+            play.must("stage_accumulator", few, array=array)
+            continue
+        lanes = split(play, some, width)[-1]
+        for node in reversed(play.scope(lanes).body[1:]):
+            top = separate(play, node.id, lanes)
+            if isinstance(node, Scope):
+                move_inward(play, top, 1)
+        play.may("split_dim", partial, dim=len(play.program.buffer_of[partial].shape) - 1, size=width)
+
+
+def _start_from_zero(play: Play, loop: str) -> tuple[str, str]:
+    """Give each iteration of a loop of a reduction a sum of its own, which is added to the result behind it;
+    the buffer of these sums and the innermost loop around all three, or nothing where a move is not legal."""
+    kept = play.trace
+    try:
+        made = play.must("split_reduction", loop, lane=loop)
+        assert isinstance(made, Staged)
+        loops = chain(play, made.nests[0].top)
+        for each in [loop for loop in loops for _ in range(2)]:
+            play.must("join_scopes", each)
+        return made.buffer, loops[-1]
+    except MoveError:
+        play.trace = kept
+        return "", ""
 
 
 def _in_vectors(play: Play, lane: str, width: int) -> None:
