@@ -35,9 +35,14 @@ typedef struct { int64_t v; int unsure; } whole;
 static inline whole whole_of(int64_t v) { return (whole){v, 0}; }
 static inline whole unsure_if(int64_t v, int unsure) { return (whole){v, unsure}; }
 
+/* Arrays of fewer bytes come from the heap: a small program runs thousands of times, and calls of the system for
+   each of its arrays take longer than what it computes. */
+enum { FEW_BYTES = 1 << 16 };
+
 /* Zeroed storage; in large pages if all of it is used, as the first access to each page is expensive. */
 __attribute__((malloc, noinline)) static void *cells(size_t bytes, int all)
 {
+    if (bytes < FEW_BYTES) return calloc(bytes, 1);
     void *found = mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (found == MAP_FAILED) return 0;
     if (all) madvise(found, bytes, MADV_HUGEPAGE);
@@ -81,6 +86,12 @@ static inline double peak_of(int64_t bits)
     return peak;
 }
 
-static inline void release(void *c, size_t bytes) { munmap(c, bytes); }
+static inline void release(void *c, size_t bytes)
+{
+    if (bytes < FEW_BYTES)
+        free(c);
+    else
+        munmap(c, bytes);
+}
 
 #endif
