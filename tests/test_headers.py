@@ -89,6 +89,10 @@ def test_units_that_are_compiled_together_share_the_headers_that_all_begin_with(
     assert found[0] == "-include" and len(asked.calls) == 1
     assert options(known, asked, 1) == [found], "one unit of the same headers"
     assert not common_includes([CODE, CODE.replace("own.h", "other.h")])
+    one, other, more = '#include "own.h"\n', '#include "other.h"\n', '#include "more.h"\n'
+    assert common_includes([one + other, plain, one + more + "int x;\n", one]) == one
+    assert common_includes([one + other + more, one + other]) == one + other
+    assert not common_includes([one + other, other + one])
     assert not common_includes([CODE, "#define N 4\n"]) and not common_includes([plain])
 
 

@@ -21,6 +21,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from itertools import takewhile
 from pathlib import Path
 
 from perfdojo_sdk.core.files import read_bounded
@@ -45,10 +46,11 @@ def leading_includes(code: str) -> str:
 
 
 def common_includes(units: Sequence[str]) -> str:
-    """The leading includes that all units of a compilation have; "" if they differ. A unit without any line
-    for the preprocessor may be among them: headers before it change nothing."""
-    [*found] = {leading_includes(unit) for unit in units if "#" in unit}
-    return found[0] if len(found) == 1 else ""
+    """The leading includes with which all units of a compilation begin; "" if there are none. A unit without
+    any line for the preprocessor may be among them: headers before it change nothing."""
+    found = [leading_includes(unit).splitlines(keepends=True) for unit in units if "#" in unit]
+    alike = takewhile(lambda lines: len({*lines}) == 1, zip(*found))
+    return "".join(lines[0] for lines in alike)
 
 
 class ParsedHeaders:
