@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import gcd, prod
 
-from perfdojo_sdk.core.dtypes import BYTES
+from perfdojo_sdk.core.dtypes import BYTES, FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.geometry import is_copy, lane_stride
 from perfdojo_sdk.core.made import Staged
@@ -22,11 +22,11 @@ from perfdojo_sdk.experts.cpu.contraction_plans import CACHE_LINE, PAGE
 from perfdojo_sdk.experts.cpu.loops import arrange, chain, cut, cut_off_rest, move_inward
 from perfdojo_sdk.experts.cpu.row_kernels import THREADS_COST
 from perfdojo_sdk.experts.cpu.steps import (
+    SHARES,
     data_bytes,
     largest_divisor,
     near_caches,
     settle_buffers,
-    SHARES,
     share_out,
     split,
     transpose,
@@ -48,6 +48,9 @@ WAYS = 8
 
 #: Steps of a scan that are written out, for each of the rows that go in step.
 STEPS = 8
+
+#: Terms of a sum that are added one after the other without a large error.
+MOST_TERMS = 256
 
 #: Vectors of a row that a thread reads at least, one after the other.
 PIECE = 4
@@ -335,20 +338,22 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
             block, lane = split(play, lane, play.scope(lane).size // plan.shares)
             outer.append(block)
         arrange(play, [*outer, *reduced, lane])
+        terms = prod(play.scope(loop).size for loop in reduced)
+        rounds = statement.accumulate == "add" and statement.dtype in FLOAT_DTYPES
         for part in cut_off_rest(play, reduced[-1], ROWS):
-            _few_rows(play, part, array, width)
+            _few_rows(play, part, array, width, apart=rounds and terms > MOST_TERMS)
 
 
-def _few_rows(play: Play, reduced: str, array: str, width: int) -> None:
-    """Add up ``ROWS`` rows at a time in registers. Each few start from zero, if the order of sums may change,
-    so that long sums have small errors; or else from the result so far."""
+def _few_rows(play: Play, reduced: str, array: str, width: int, apart: bool) -> None:
+    """Add up ``ROWS`` rows at a time in registers, starting from the result so far; ``apart``: from zero,
+    where the order of sums may change, so that long sums have small errors."""
     *around, rows = split(play, reduced, ROWS)
     (columns,) = chain(play, rows)[1:]
     move_inward(play, rows, 1)
     even = play.scope(columns).size % width == 0
-    partial, apart = _start_from_zero(play, around[0]) if around and even else ("", "")
-    for some in cut_off_rest(play, apart or columns, width):
-        if not apart:
+    partial, all_three = _start_from_zero(play, around[0]) if apart and around and even else ("", "")
+    for some in cut_off_rest(play, all_three or columns, width):
+        if not partial:
             few = chain(play, some)[1]
             move_inward(play, split(play, some, width)[-1], 1)
             play.must("stage_accumulator", few, array=array)
