@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from itertools import permutations
 from math import prod
 from random import Random
@@ -15,6 +16,7 @@ from test_ranges import verified
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.text import parse
 from perfdojo_sdk.core.transformation import Kind, Rules
+from perfdojo_sdk.core.transformation import Kind as Change
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu import normal_form
@@ -339,6 +341,12 @@ def test_sums_of_values_that_scalars_keep_are_computed_in_lanes(text: str) -> No
         places = [p for p in each.program.places if isinstance(p.node, Statement)]
         often = [p for p in places if prod(p.sizes) >= 48 * 32]
         assert often and all(p.above[-1].suffix == "v" for p in often), each.program.text
+
+
+def test_sums_stay_where_they_are_if_plans_may_not_add_them_up_in_another_order() -> None:
+    rules = replace(RULES_OF_TARGET, most=Change.EXACT)
+    found = plan(parse(BODIES, TARGET.dialect), rules, TARGET)
+    assert found.games and not any(d.rule == "cut off sums" for d in found.decisions)
 
 
 def test_a_minimum_of_distances_is_a_contraction_and_a_row() -> None:

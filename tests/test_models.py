@@ -25,6 +25,7 @@ from perfdojo_sdk.library.arrays import ArgumentTypeError, ArgumentValueError
 from perfdojo_sdk.library.manifest import LibraryError
 from perfdojo_sdk.models import optimise as building
 from perfdojo_sdk.models import whole_checks
+from perfdojo_sdk.models.manifest import read_model_manifest
 from perfdojo_sdk.models.model import Model, base_of
 from perfdojo_sdk.models.optimise import kernels_of
 from perfdojo_sdk.models.tensors import read_tensors, write_tensors
@@ -627,3 +628,14 @@ def test_explain_plan_prints_a_verdict_for_each_array(
     for words in (("--constant", "w"), ("--kernel", name, "--constant", "w")):
         refused = cli("explain-plan", "m.onnx", *words, plugins="toy")
         assert refused.code == 2 and "--constant is for programs" in refused.err
+
+
+def test_a_file_that_is_no_model_yet_is_to_be_built(tmp_path: Path) -> None:
+    (tmp_path / "net.onnx").write_bytes(b"")
+    with pytest.raises(LibraryError) as raised:
+        read_model_manifest(tmp_path / "net.onnx")
+    assert "perfdojo-sdk optimize" in raised.value.hint
+    (tmp_path / "model.json").write_text("{}")
+    with pytest.raises(LibraryError) as raised:
+        read_model_manifest(tmp_path / "net.onnx")
+    assert raised.value.hint == f"name the folder: {tmp_path}"

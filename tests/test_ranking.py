@@ -178,7 +178,7 @@ def test_the_initial_program_takes_turns_with_what_hardly_beats_it(
 ) -> None:
     kernel = entry(build(Changing(slow=initial), tmp_path))
     assert (kernel.moves == ()) == kept
-    assert ("the best of the expert and the search is slower" in " ".join(kernel.notes)) == kept
+    assert ("the only game of the expert is slower" in " ".join(kernel.notes)) == kept
 
 
 class Tiring(Paper):

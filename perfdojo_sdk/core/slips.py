@@ -57,7 +57,6 @@ OTHER_FUNCTIONS: Mapping[str, str] = {
     "rint": "write round(x)",
     "nearbyint": "write round(x)",
     "mod": "write rem(a, b) of integers, fmod(a, b) of floats",
-    "relu": "write max(x, 0)",
     "where": "write select(condition, a, b)",
     "fma": "write a * b + c",
     "sum": "a sum is an accumulation: s[] = 0, and after it 8 s[] += x[{0}]",
@@ -122,8 +121,9 @@ def function_hint(name: str) -> str:
 
 
 def _loop(match: re.Match[str]) -> str:
-    found = re.search(r"(?:\bin\s+(?:range\s*\(\s*)?|<\s*)(\d+)", match.string)
-    n = found[1] if found else "8"
+    counted = r"\bin\s+(?:range\s*\(\s*)?(\d+)\s*[):]|=\s*0\s*;[^;<]*<\s*(\d+)\s*;[^;+]*\+\+"
+    found = re.search(counted, match.string)
+    n = (found[1] or found[2]) if found else "8"
     several = f"{n} alone, and below it each statement after a bar: | y[{{0}}] = ..."
     return f"write {n} y[{{0}}] = x[{{0}}]; or {several}"
 
@@ -135,15 +135,32 @@ def _declaration(match: re.Match[str]) -> str:
 
 
 def _choice(match: re.Match[str]) -> str:
-    found = re.search(
-        r"(?<![<>=!])=(?!=)\s*([^?]*[^?\s])\s*\?\s*([^?:]*[^?:\s])\s*:\s*([^?:]*[^?:;\s])", match.string
-    )
-    return f"write select({', '.join(found.groups())})" if found else "write select(condition, a, b)"
+    value = re.split(r"\bif\b", match.string)[0]
+    begin, end = _brackets_around(value, match.start())
+    parts = [part.strip() for part in re.split(r"[?:]", value[begin:end])]
+    if len(parts) != 3 or not all(parts):  # such as a choice in another
+        return "write select(condition, a, b)"
+    return f"write select({', '.join(parts)})"
+
+
+def _brackets_around(line: str, at: int) -> tuple[int, int]:
+    """Where the argument or the brackets around a place begin and end; if there are none, the value of the
+    statement."""
+    ends = {begin.end() for begin in re.finditer(r"(?<![<>=!])=(?!=)", line)}
+    depth, begin = 0, at
+    while begin and begin not in ends and (depth or line[begin - 1] not in "([,"):
+        begin -= 1
+        depth += {")": 1, "]": 1, "(": -1, "[": -1}.get(line[begin], 0)
+    depth, end = 0, at
+    while end < len(line) and (depth or line[end] not in ")],;"):
+        depth += {")": -1, "]": -1, "(": 1, "[": 1}.get(line[end], 0)
+        end += 1
+    return begin, end
 
 
 def _compound(match: re.Match[str]) -> str:
     sign = match["at"].removesuffix("=")
-    target, value = match["target"], match["value"].strip(" \t;")
+    target, value = match["target"], re.split(r"\bif\b", match["value"])[0].strip(" \t;")
     factor = f"({value})" if re.search(r"[^\w\[\]{},.]", value) else value
     if sign == "-":
         return f"write {target} += -{factor}"

@@ -88,8 +88,10 @@ def _who(player: str) -> str:
 
 
 def _slower(games: str, count: int, best_s: float, initial_s: float) -> str:
-    """The sentence on games that are slower than the initial program, with the ratio of the times."""
+    """The sentence on games that are slower than the initial program, or too little faster to be worth their
+    proofs, with the ratio of the times."""
     times = f"{best_s / initial_s:.2f} times as long as the initial program"
+    what = "is slower" if best_s >= initial_s else "gains too little for its proofs"
     if count == 1:
-        return f"the only {games} is slower, and takes {times}"
-    return f"each {games} is slower: the fastest of {count} takes {times}"
+        return f"the only {games} {what}, and takes {times}"
+    return f"each {games} {what}: the fastest of {count} takes {times}"

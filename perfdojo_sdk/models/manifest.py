@@ -370,7 +370,8 @@ def read_model_manifest(directory: Path) -> ModelManifest:
         elif (directory / LIBRARY_FILE).is_file():
             hint = "it holds a library: perfdojo_sdk.load_library"
         elif directory.is_file():
-            hint = f"name the folder: {directory.parent}"
+            in_a_model = (directory.parent / FILE).is_file()
+            hint = f"name the folder: {directory.parent}" if in_a_model else hint
         raise LibraryError("PD-O010", what, why=f"{path}: {error.strerror}", hint=hint) from None
     try:
         return ModelManifest.model_validate_json(content)

@@ -108,7 +108,10 @@ PREPARATIONS = (
 def plan(root: Program, rules: Rules, target: Target, constants: Collection[str] = ()) -> Plan:
     """The games for a program, likeliest first, and the decisions behind them. ``constants``: inputs that
     stay as they are from call to call."""
-    found = _plan_in(NORMAL_FORM, root, rules, target, constants)
+    try:
+        found = _plan_in(NORMAL_FORM, root, rules, target, constants)
+    except MoveError:  # what plans do to sums that are cut off may not be allowed
+        return _plan_in(WITHOUT_CUT_SUMS, root, rules, target, constants)
     if all(decision.rule != CUT_OFF for decision in found.decisions):
         return found
     games = tuple([game for game in found.games if stays_short(game.program)])

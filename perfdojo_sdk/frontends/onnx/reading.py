@@ -70,9 +70,9 @@ def _decoded(content: bytes, name: str) -> Any:
     try:
         model.ParseFromString(content)
     except DecodeError:
-        raise Malformed(
-            f"{name} is no ONNX model", "its bytes are no message of protobuf, or its parts stand too deep"
-        ) from None
+        why = "its bytes are no message of protobuf, or its parts stand too deep"
+        hint = f"`build-library --kernels {name}` builds kernels" if name.endswith(".dojo") else ""
+        raise Malformed(f"{name} is no ONNX model", why, hint=hint) from None
     return model
 
 
