@@ -144,8 +144,8 @@ def _choice(match: re.Match[str]) -> str:
 
 
 def _brackets_around(line: str, at: int) -> tuple[int, int]:
-    """Where the argument or the brackets around a place begin and end; if there are none, the value of the
-    statement."""
+    """The begin and the end of the argument, or of the brackets, around a place; of the statement's value, if
+    there are none."""
     ends = {begin.end() for begin in re.finditer(r"(?<![<>=!])=(?!=)", line)}
     depth, begin = 0, at
     while begin and begin not in ends and (depth or line[begin - 1] not in "([,"):
