@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -347,6 +348,7 @@ class Killer(Observer):
 
     def __init__(self, running: Running) -> None:
         self.running = running
+        self.lock = threading.Lock()  # each kernel tells of its rounds in a thread of its own
         self.killed: int | None = None
         self.before: dict[str, Candidate] = {}
         self.stages: list[tuple[str, str]] = []
@@ -356,12 +358,13 @@ class Killer(Observer):
         self.stages.append((kernel.name, stage))
 
     def round(self, kernel: Kernel, status: SearchStatus) -> None:
-        self.done[kernel.name] = status.evaluations
-        if status.evaluations < 8 or self.killed is not None:
-            return
-        self.before = kept(self.running, "many")
-        self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
-        self.running.cluster.remove_node(self.running.workers[self.killed], allow_graceful=False)
+        with self.lock:
+            self.done[kernel.name] = status.evaluations
+            if status.evaluations < 8 or self.killed is not None:
+                return
+            self.before = kept(self.running, "many")
+            self.killed = [line["node"] for line in self.running.diary() if line["what"] == "run"][-1]
+            self.running.cluster.remove_node(self.running.workers[self.killed], allow_graceful=False)
 
 
 class Undertaker:

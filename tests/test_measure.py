@@ -210,7 +210,7 @@ def test_interleaved_tells_which_is_faster_and_keeps_failures_apart() -> None:
     artifacts = [
         build("usleep(1000);" + RIGHT),
         build("abort();"),
-        build("usleep(4000);" + RIGHT),
+        build("usleep(30000);" + RIGHT),
         build("return 3;"),
     ]
     fast, crashed, slow, refused = RUNNER.time_interleaved(artifacts, replace(TIMED, repeats=8, budget_s=1))
