@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -120,12 +121,15 @@ def refuse_overlap(outputs: Sequence[tuple[str, Array]], others: Sequence[tuple[
 
 def aligned_empty(shape: tuple[int, ...], dtype: Any) -> Array:
     """An uninitialised array that starts on a cache line."""
-    dtype = np.dtype(dtype)
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    raw = np.empty(size + ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % ALIGNMENT
-    array: Array = raw[start : start + size].view(dtype).reshape(shape)
-    return array
+    return aligned_with_address(shape, np.dtype(dtype))[0]
+
+
+def aligned_with_address(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
+    """An uninitialised array that starts on a cache line, and its address. Takes about 1 us."""
+    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
+    address: int = raw.__array_interface__["data"][0]
+    start = -address % ALIGNMENT
+    return np.ndarray(shape, dtype, raw, start), address + start
 
 
 def keywords(inputs: Sequence[str], own: Collection[str]) -> dict[str, str]:

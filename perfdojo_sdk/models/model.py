@@ -21,12 +21,12 @@ from perfdojo_sdk.core.files import open_regular, read_bounded
 from perfdojo_sdk.core.words import number_of
 from perfdojo_sdk.graph.arrays import dtype_of, numpy_dtype
 from perfdojo_sdk.graph.graph import Array
-from perfdojo_sdk.graph.memory import ALIGNMENT
 from perfdojo_sdk.graph.refusals import Refused
 from perfdojo_sdk.library.arrays import (
     ArgumentTypeError,
     ArgumentValueError,
     aligned_empty,
+    aligned_with_address,
     by_keyword,
     check_layout,
     keywords,
@@ -319,7 +319,7 @@ class Model:
         if self._function is None:
             held = dict(zip(self.manifest.inputs, arrays, strict=True))
             return lambda: one_or_all(self.run(held, count))
-        made = {name: _fresh(*self._types[name])[0] for name in self.manifest.outputs}
+        made = {name: aligned_with_address(*self._types[name])[0] for name in self.manifest.outputs}
         call = self._function.bound([*arrays, *made.values()], count)
 
         def run() -> Any:
@@ -338,7 +338,7 @@ class Model:
             return self._rows.run(dict(zip(self.manifest.inputs, arrays, strict=True)), thread_count(threads))
         if self._function is None:
             return self._by_kernels(dict(zip(self.manifest.inputs, arrays, strict=True)), threads)
-        made = [_fresh(*self._types[name]) for name in self.manifest.outputs]
+        made = [aligned_with_address(*self._types[name]) for name in self.manifest.outputs]
         pointers = [array.__array_interface__["data"][0] for array in arrays]
         self._function([*pointers, *[address for _, address in made]], thread_count(threads))
         found = {name: array for name, (array, _) in zip(self.manifest.outputs, made, strict=True)}
@@ -546,14 +546,6 @@ class _Function:
 def one_or_all(found: Sequence[Array]) -> Any:
     """The output of a model that has one, or a tuple of all."""
     return found[0] if len(found) == 1 else tuple(found)
-
-
-def _fresh(shape: tuple[int, ...], dtype: np.dtype[Any]) -> tuple[Array, int]:
-    """An uninitialised array that starts on a cache line, and its address."""
-    raw = np.empty(prod(shape) * dtype.itemsize + ALIGNMENT, np.uint8)
-    address: int = raw.__array_interface__["data"][0]
-    start = -address % ALIGNMENT
-    return np.ndarray(shape, dtype, raw, start), address + start
 
 
 def together(weights: Mapping[str, Array]) -> dict[str, Array]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from perfdojo_sdk.graph.arrays import numpy_dtype
 from perfdojo_sdk.graph.graph import Array, Shape
-from perfdojo_sdk.library.arrays import ArgumentValueError, aligned_empty
+from perfdojo_sdk.library.arrays import ArgumentValueError, aligned_with_address
 from perfdojo_sdk.models.blocks import Block, blocks_of
 from perfdojo_sdk.models.manifest import ModelManifest
 
@@ -17,6 +17,27 @@ RunBlock: TypeAlias = Callable[[Mapping[str, Array], int], Sequence[Array]]
 """Computes the outputs of a block from its inputs, with so many threads."""
 Function: TypeAlias = Callable[[Sequence[int], int], None]
 """The model's function in C: the number of rows and the addresses of arrays, and threads."""
+
+
+class _Rows(NamedTuple):
+    """The shape of an input or output without its rows, of which each takes ``each`` places; none if its size
+    is fixed. Read from the manifest once, since a call of a small model takes few microseconds."""
+
+    before: Shape
+    each: int | None
+    after: Shape
+    dtype: np.dtype[Any]
+
+    @classmethod
+    def of(cls, manifest: ModelManifest, name: str) -> _Rows:
+        shape, dtype = manifest.shape(name, 1), numpy_dtype(str(manifest.values[name].dtype))
+        dimension = manifest.rows.free.get(name) if manifest.rows is not None else None
+        if dimension is None:
+            return cls(shape, None, (), dtype)
+        return cls(shape[:dimension], shape[dimension], shape[dimension + 1 :], dtype)
+
+    def shape(self, rows: int) -> Shape:
+        return self.before if self.each is None else (*self.before, self.each * rows, *self.after)
 
 
 class RowCalls:
@@ -28,13 +49,15 @@ class RowCalls:
         assert manifest.rows is not None, "the model has free rows"
         self.manifest, self.rows = manifest, manifest.rows
         self._blocks, self._function = blocks, function
+        self._arrays = {n: _Rows.of(manifest, n) for n in (*manifest.inputs, *manifest.outputs)}
+        self._counted = [(n, self.rows.free[n]) for n in manifest.inputs if n in self.rows.free]
 
     def shape(self, name: str, given: Array) -> Shape:
         """The shape that an input has to have with as many rows as ``given``."""
         dimension = self.rows.free.get(name)
         if dimension is None or given.ndim <= dimension:
-            return self.manifest.shape(name, self.rows.sizes[-1])
-        return self.manifest.shape(name, given.shape[dimension])
+            return self._arrays[name].shape(self.rows.sizes[-1])
+        return self._arrays[name].shape(given.shape[dimension])
 
     def run(self, inputs: Mapping[str, Array], threads: int) -> list[Array]:
         """The outputs, with as many rows as the inputs, which have the right shapes.
@@ -42,20 +65,17 @@ class RowCalls:
         :class:`ArgumentValueError` if inputs differ in that number, or it is 0 or too large.
         """
         rows = self._count(inputs)
-        made = {
-            name: aligned_empty(
-                self.manifest.shape(name, rows), numpy_dtype(str(self.manifest.values[name].dtype))
-            )
-            for name in self.manifest.outputs
-        }
+        kinds = [self._arrays[name] for name in self.manifest.outputs]
+        made = [aligned_with_address(kind.shape(rows), kind.dtype) for kind in kinds]
+        outputs = [array for array, _ in made]
         if self._function is not None:
-            arrays = [*(inputs[name] for name in self.manifest.inputs), *made.values()]
-            addresses = [array.__array_interface__["data"][0] for array in arrays]
-            self._function([rows, *addresses], threads)
+            given = [inputs[name].__array_interface__["data"][0] for name in self.manifest.inputs]
+            self._function([rows, *given, *[address for _, address in made]], threads)
         else:
+            named = dict(zip(self.manifest.outputs, outputs, strict=True))
             for block in blocks_of(rows, self.rows.choices):
-                self._run_block(block, inputs, made, threads)
-        return list(made.values())
+                self._run_block(block, inputs, named, threads)
+        return outputs
 
     def in_equal_blocks(
         self, inputs: Mapping[str, Array], run: Callable[[Mapping[str, Array]], Sequence[Array]]
@@ -99,14 +119,10 @@ class RowCalls:
 
     def _count(self, inputs: Mapping[str, Array]) -> int:
         """The number of rows of a call."""
-        counts: dict[str, int] = {
-            name: array.shape[self.rows.free[name]]
-            for name, array in inputs.items()
-            if name in self.rows.free
-        }
-        first, rows = next(iter(counts.items()))
-        for name, count in counts.items():
-            if count != rows:
+        first, dimension = self._counted[0]
+        rows: int = inputs[first].shape[dimension]
+        for name, dimension in self._counted:
+            if (count := inputs[name].shape[dimension]) != rows:
                 what = f"{first} has {rows} rows ({self.rows.name}), {name} has {count}"
                 raise ArgumentValueError("PD-L011", what)
         if not 1 <= rows <= self.rows.most:
