@@ -121,17 +121,34 @@ def function_hint(name: str) -> str:
 
 
 def _loop(match: re.Match[str]) -> str:
-    counted = r"\bin\s+(?:range\s*\(\s*)?(\d+)\s*[):]|=\s*0\s*;[^;<]*<\s*(\d+)\s*;[^;+]*\+\+"
+    counted = (
+        r"\bin\s+(?:range\s*\(\s*)?(?:(\d+)\s*,\s*)?(\d+)\s*[):]|=\s*(\d+)\s*;[^;<]*<\s*(\d+)\s*;[^;+]*\+\+"
+    )
     found = re.search(counted, match.string)
-    n = (found[1] or found[2]) if found else "8"
-    several = f"{n} alone, and below it each statement after a bar: | y[{{0}}] = ..."
-    return f"write {n} y[{{0}}] = x[{{0}}]; or {several}"
+    first, end = (int(found[1] or found[3] or 0), int(found[2] or found[4])) if found else (0, 8)
+    n = end - first
+    if n < 1:
+        first, n = 0, 8
+    at = f"{{0}}+{first}" if first else "{0}"
+    several = f"{n} alone, and below it each statement after a bar: | y[{at}] = ..."
+    return f"write {n} y[{at}] = x[{at}]; or {several}"
 
 
 def _declaration(match: re.Match[str]) -> str:
-    dtype = OTHER_DTYPES.get(match["dtype"], match["dtype"])
+    words, name = match["dtype"].split(), match["name"]
+    dtype = OTHER_DTYPES.get(words[-1], words[-1])
+    if len(words) > 1:  # as unsigned long int
+        kinds = [word for word in words if word not in ("int", "signed", "unsigned")]
+        dtype = OTHER_DTYPES.get(kinds[0], kinds[0]) if kinds else "i32"
+        if "unsigned" in words:
+            dtype = dtype.replace("i", "u")
     sizes = ",".join(re.findall(r"\[\s*(\w+)\s*\]", match["sizes"])) or ("8" if "*" in match["at"] else "")
-    return f"write {match['name']} {dtype} [{sizes}] heap; [] is the shape of a scalar, and sizes are numbers"
+    hint = f"write {name} {dtype} [{sizes}] heap; [] is the shape of a scalar, and sizes are numbers"
+    if not match["value"]:
+        return hint
+    scopes = re.sub(r"\D+", " ", sizes).strip()
+    places = ",".join(f"{{{k}}}" for k in range(len(scopes.split())))
+    return f"{hint}; values come by a statement: {scopes} {name}[{places}] = 0".replace(":  ", ": ")
 
 
 def _choice(match: re.Match[str]) -> str:
@@ -164,7 +181,9 @@ def _compound(match: re.Match[str]) -> str:
     factor = f"({value})" if re.search(r"[^\w\[\]{},.]", value) else value
     if sign == "-":
         return f"write {target} += -{factor}"
-    names = {"%": "fmod", "&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
+    if sign == "%":
+        return f"write {target} = fmod({target}, {value}) of floats, and rem({target}, {value}) of integers"
+    names = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
     return f"write {target} = " + (
         f"{names[sign]}({target}, {value})" if sign in names else f"{target} {sign} {factor}"
     )
@@ -178,6 +197,13 @@ def _step(match: re.Match[str]) -> str:
 
 def _number(match: re.Match[str]) -> str:
     return f"write {match['digits']}"
+
+
+def _power_of_two(match: re.Match[str]) -> str:
+    try:
+        return f"write {float.fromhex(match[0])!r}"
+    except OverflowError:
+        return ""
 
 
 def _one_bracket(match: re.Match[str]) -> str:
@@ -235,9 +261,10 @@ _HABITS = (
     ),
     _habit(
         _SCOPES
-        + rf"(?:(?:const|static|extern|register|restrict)\s+)*(?P<at>(?P<dtype>{_TYPES})\b[\s*]*"
-        + rf"\b(?P<name>(?!(?:{_TYPES}|table|packed|heap|stack)\b)[A-Za-z_]\w*))"
-        + r"(?P<sizes>(?:\s*\[\s*\w*\s*\])*)\s*(?=$|[=;,])",
+        + r"(?:(?:const|static|extern|register|restrict)\s+)*"
+        + rf"(?P<at>(?P<dtype>(?:(?:unsigned|signed|long|short)\s+)*(?:{_TYPES}))\b[\s*]*"
+        + rf"\b(?P<name>(?!(?:{_TYPES}|signed|table|packed|heap|stack)\b)[A-Za-z_]\w*))"
+        + r"(?P<sizes>(?:\s*\[\s*\w*\s*\])*)\s*(?P<value>=(?!=).*)?(?=$|[;,])",
         "a declaration begins with the name, and says where the array lies",
         _declaration,
         "a declaration begins with the name of the array, not with its dtype",
@@ -296,7 +323,7 @@ _HABITS = (
         "a dtype in brackets converts nothing",
     ),
     _habit(
-        r"(?:/\*.*|//(?!\s*\d).*)",
+        r"(?:/\*|//).*",
         "// divides whole numbers, and only in subscripts and conditions",
         "a comment starts with #; of values write floor(a / b)",
         "no comment, and no operation on values",
@@ -305,6 +332,12 @@ _HABITS = (
         r"(?<![\w.])(?P<at>(?P<digits>\d+(?:\.\d*)?(?:[eE][+-]?\d+)?)(?:[fFlLuUhH]+))\b",
         "a number has no suffix: it takes the dtype of what it is combined with",
         _number,
+        "{0!r} is no number",
+    ),
+    _habit(
+        r"(?<![\w.])0[xX][0-9a-fA-F]+(?:\.[0-9a-fA-F]*)?[pP][+-]?\d{1,4}",
+        "numbers are decimal",
+        _power_of_two,
         "{0!r} is no number",
     ),
     _habit(
@@ -320,9 +353,9 @@ _HABITS = (
         "{0!r} is no number",
     ),
     _habit(
-        r"(?<![\w.])\d+(?:['_]\d+)+",
+        r"(?<![\w.])\d+(?:['_]\d+)+(?:\.\d*)?",
         "digits stand side by side",
-        lambda match: f"write {re.sub('[^0-9]', '', match[0])}",
+        lambda match: f"write {re.sub('[^0-9.]', '', match[0])}",
         "{0!r} is no number",
     ),
     _habit(r"\?", "a choice between values is an operation", _choice),
@@ -397,7 +430,7 @@ _HABITS = (
         "expected '=', found {0!r}",
     ),
     _habit(
-        r"[A-Za-z_]\w*\s*(?:\[[^\[\]]*\]\s*){2,}",
+        r"(?:^\s*[A-Za-z_]\w*\s+)?[A-Za-z_]\w*\s*(?:\[[^\[\]]*\]\s*){2,}",
         "all subscripts and sizes stand in one pair of brackets",
         _one_bracket,
     ),
