@@ -81,6 +81,12 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     bad = json.loads((tmp_path / "bad.json").read_text())
     assert bad["status"] == "failed" and "has no Model" in bad["what"]
     assert cli("kernelbench", "out").code == 5
+    (tmp_path / "out" / "tool.py").write_text("raise SystemExit('not a problem')\n")
+    nothing = cli("kernelbench", "out")
+    assert nothing.code == 5 and "class Model, get_inputs()" in nothing.err
+    (tmp_path / "set" / "tool.py").write_text("raise SystemExit('not a problem')\n")
+    beside = cli("kernelbench", "set", "--interpret", "--only", "one/*", "-o", "out")
+    assert beside.code == 0 and "left out: 1 file without" in beside.err
 
 
 def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
@@ -141,6 +147,7 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
     assert cli("optimize", "m.py:make", "--input", "x=f32[5,2,4]", "--list", plugins="toy").code == 0
     for name, words in {
         "make": "the size of input x",
+        "Fourier --input x=f32[4]": "the size of input y",
         "Absent": "has no Absent",
         "Model": "makes no module",
         "Branch --input x=f32[2]": "Branch decides by elements of tensors",

@@ -88,15 +88,28 @@ def _files(directory: Path, only: str) -> list[Path]:
     if not directory.is_dir():
         what = f"{directory} is {'no folder' if directory.exists() else 'not there'}"
         raise NothingFoundError("PD-O024", what, hint="name a folder with *.py files; --only PATTERN chooses")
-    found = sorted(p for p in directory.rglob("*.py") if p.is_file())
+    files = sorted(p for p in directory.rglob("*.py") if p.is_file())
+    found = [p for p in files if _may_be_a_problem(p)]
     if not found:
         what = f"there is no problem in {directory}"
-        raise NothingFoundError("PD-O024", what, hint="name a folder with *.py files")
+        hint = "name a folder with *.py files, each with class Model, get_inputs() and get_init_inputs()"
+        raise NothingFoundError("PD-O024", what, hint=hint)
+    if len(found) < len(files):
+        others = number_of(len(files) - len(found), "files")
+        progress(f"left out: {others} without Model and get_inputs")
     chosen = [p for p in found if p.relative_to(directory).match(only)]
     if not chosen:
         what = f"none of {number_of(len(found), 'problems')} in {directory} fits --only {only!r}"
         raise NothingFoundError("PD-O024", what, hint=f"such as --only '{found[0].relative_to(directory)}'")
     return chosen
+
+
+def _may_be_a_problem(file: Path) -> bool:
+    """Whether a file names the parts of a problem. Others, such as tests and tools, are not run."""
+    with suppress(OSError):
+        content = file.read_bytes()
+        return b"Model" in content and b"get_inputs" in content
+    return True  # to be refused by name
 
 
 def _check_torch() -> None:

@@ -83,6 +83,13 @@ def input_names(module: torch.nn.Module) -> list[str]:
     return list(inspect.signature(module.forward).parameters)
 
 
+def required_inputs(module: torch.nn.Module) -> list[str]:
+    """The names of those arguments of ``forward`` that have no default."""
+    parameters = inspect.signature(module.forward).parameters.values()
+    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [p.name for p in parameters if p.default is p.empty and p.kind not in several]
+
+
 @dataclass(frozen=True)
 class Problem:
     """One problem of KernelBench: a module, and a function that draws its inputs."""

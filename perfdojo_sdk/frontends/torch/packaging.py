@@ -18,7 +18,7 @@ from perfdojo_sdk.core.errors import DojoError, closest
 from perfdojo_sdk.frontends.torch.beside import names_of
 from perfdojo_sdk.frontends.torch.capture import DependsOnData, Unchangeable, captured, without_changes
 from perfdojo_sdk.frontends.torch.lowering import TORCH_DTYPES, Elsewhere, lower, whole_graph
-from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network
+from perfdojo_sdk.frontends.torch.modules import ModuleError, input_names, network, required_inputs
 from perfdojo_sdk.frontends.torch.programs import declared_inputs, source_of
 from perfdojo_sdk.frontends.torch.tensors import tensor_of
 from perfdojo_sdk.graph.arrays import dtype_of
@@ -54,8 +54,9 @@ def given_inputs(
     names = input_names(net)
     _refuse_unknown(name, inputs, names)
     given = [n for n in names if n in inputs]
-    if not given or given != names[: len(given)]:
-        missing = next(n for n in names if n not in inputs)
+    needed = {*required_inputs(net), *names[: len(given)]}
+    missing = next((n for n in names if n in needed and n not in inputs), None if given else names[0])
+    if missing is not None:
         hint = f"give it: --input '{missing}=f32[SIZES]'"
         raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
     return net, given
