@@ -472,6 +472,14 @@ def test_nothing_built_gives_the_reasons(cli: Cli) -> None:
     assert "error[PD-C004]" in outcome.err and "exact: y[0] differs" in outcome.err
 
 
+def test_a_program_that_leaves_elements_out_is_told_so(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "half.dojo").write_text(
+        "kernel half(x) -> y\nx f32 [8] heap\ny f32 [8] heap\n\n4 y[{0}] = x[{0}]\n"
+    )
+    outcome = cli("build-library", "--target", "toy", "--kernels", "half.dojo", "-o", "lib", plugins="toy")
+    assert outcome.code == 5 and "never written" in outcome.err and "write every element first" in outcome.err
+
+
 # -- every code has an explanation -----------------------------------------------------------------
 
 

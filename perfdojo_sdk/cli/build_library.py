@@ -219,12 +219,12 @@ def none_built(kernels: int) -> str:
 
 def nothing_built(result: BuildResult) -> NothingFoundError:
     """No kernel could enter a library: the reasons, the commonest first."""
-    return NothingFoundError(
-        "PD-C004",
-        none_built(len(result.results)),
-        why="; ".join(reasons(result.failed)),
-        hint="`targets` shows whether the target's tools work; `verify KERNEL` shows the legs one by one",
-    )
+    why = reasons(result.failed)
+    if all("never written" in reason for reason in why):
+        hint = "the program itself leaves them out: write every element first, as in 64 y[{0}] = 0"
+    else:
+        hint = "`targets` shows whether the target's tools work; `verify KERNEL` shows the legs one by one"
+    return NothingFoundError("PD-C004", none_built(len(result.results)), why="; ".join(why), hint=hint)
 
 
 def reasons(failed: Sequence[KernelResult]) -> list[str]:
