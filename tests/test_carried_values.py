@@ -40,6 +40,12 @@ def test_rows_that_are_added_up_start_from_zero_and_threads_share_their_columns(
     assert passes(shared)
 
 
+def test_columns_that_fill_no_vector_start_from_zero_as_well() -> None:
+    for game in planned(ONE_ROW.replace("1024", "1029")).games:
+        assert [b.cells for b in game.program.buffers if b.location == "reg"] == [8, 5], game.program.text
+        assert passes(game)
+
+
 def test_rows_are_added_in_their_order_where_sums_may_not_be_reassociated() -> None:
     rules = Rules(TARGET.dialect, GENERIC, most=Change.EXACT)
     for game in plan(parse(ONE_ROW), rules, TARGET).games:

@@ -337,11 +337,18 @@ def play_nest(play: Play, node: Scope, plan: NestPlan, target: Target) -> None:
         if plan.shares > 1:
             block, lane = split(play, lane, play.scope(lane).size // plan.shares)
             outer.append(block)
-        arrange(play, [*outer, *reduced, lane])
         terms = prod(play.scope(loop).size for loop in reduced)
         rounds = statement.accumulate == "add" and statement.dtype in FLOAT_DTYPES
-        for part in cut_off_rest(play, reduced[-1], ROWS):
-            _few_rows(play, part, array, width, apart=rounds and terms > MOST_TERMS)
+        apart = rounds and terms > MOST_TERMS
+        nests = [[*outer, *reduced, lane]]
+        if apart and play.scope(lane).size > width and play.scope(lane).size % width:
+            # A vector of sums starts from zero as a whole: columns that fill none get a nest of their own.
+            arrange(play, [lane, *outer, *reduced])
+            nests = [[*chain(play, part)[1:], part] for part in cut_off_rest(play, lane, width)]
+        for nest in nests:
+            arrange(play, nest)
+            for part in cut_off_rest(play, nest[-2], ROWS):
+                _few_rows(play, part, array, width, apart)
 
 
 def _few_rows(play: Play, reduced: str, array: str, width: int, apart: bool) -> None:
@@ -350,8 +357,7 @@ def _few_rows(play: Play, reduced: str, array: str, width: int, apart: bool) -> 
     *around, rows = split(play, reduced, ROWS)
     (columns,) = chain(play, rows)[1:]
     move_inward(play, rows, 1)
-    even = play.scope(columns).size % width == 0
-    partial, all_three = _start_from_zero(play, around[0]) if apart and around and even else ("", "")
+    partial, all_three = _start_from_zero(play, around[0]) if apart and around else ("", "")
     for some in cut_off_rest(play, all_three or columns, width):
         if not partial:
             few = chain(play, some)[1]
