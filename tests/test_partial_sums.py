@@ -37,7 +37,7 @@ def blocks(found: Plan) -> list[float]:
 
 @pytest.mark.parametrize(
     ("rows", "threads", "count"),
-    [(1, 2, 8), (1, 8, 32), (2, 2, 4), (4, 64, 64)],
+    [(1, 2, 8), (1, 8, 32), (2, 2, 4), (4, 64, 64), (3, 2, 4)],
 )
 def test_blocks_of_a_long_sum_have_partial_results(rows: int, threads: int, count: int) -> None:
     """Four blocks for each thread; they run on threads, and each adds up in vectors."""
@@ -55,6 +55,33 @@ def test_the_rest_of_a_length_that_blocks_do_not_divide_is_added() -> None:
     (game, *_) = found.games
     assert blocks(found) and dependence(game, RULES, VerificationCache()).passed
     assert "x[{0},{1}+999424]" in game.program.text
+
+
+def test_sums_and_squares_of_the_same_elements_are_taken_in_one_pass_by_all_threads() -> None:
+    """Blocks for threads would part them, and read an array twice that is larger than the caches."""
+    text = """kernel spread(x) -> q
+x f32 [8,3,1024,1024] heap
+t f32 [3] heap
+u f32 [3] heap
+d f32 [8,3,1024,1024] heap
+q f32 [3] heap
+
+3
+| t[{0}] = 0
+| 8 1024 1024 t[{0}] += x[{1},{0},{2},{3}]
+3 u[{0}] = t[{0}] / 8388608
+8 3 1024 1024 d[{0},{1},{2},{3}] = x[{0},{1},{2},{3}] - u[{1}]
+3
+| q[{0}] = 0
+| 8 1024 1024 q[{0}] += d[{1},{0},{2},{3}] * d[{1},{0},{2},{3}]
+"""
+    for written in (text, text.replace("d[{1},{0},{2},{3}]", "(x[{1},{0},{2},{3}] - u[{0}])")):
+        found = plan(parse(written), RULES, replace(TARGET, threads=2))
+        assert blocks(found) == []
+        (game, *_) = found.games
+        lines = [line for line in game.program.text.splitlines() if "= x[" in line or "+= (x[" in line]
+        assert len(lines) <= 2 and "8:p" in game.program.text, game.program.text
+        assert dependence(game, RULES, VerificationCache()).passed
 
 
 @pytest.mark.parametrize("outer", [1, 16, 40])

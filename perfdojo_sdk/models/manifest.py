@@ -158,9 +158,9 @@ class RowsEntry(Strict):
     """Rows of each block, ascending; the last is the graph of this manifest."""
     seconds: tuple[Annotated[float, Field(ge=0)], ...]
     """Time of each block's kernels, as the library's manifest has it."""
-    choices: tuple[int, ...]
+    choices: tuple[int, ...] = Field(repr=False)
     """The block to run for each number of rows that are left; at place 0 that for more."""
-    smaller: tuple[ModelManifest, ...]
+    smaller: tuple[ModelManifest, ...] = Field(repr=False)
     """The graphs of the other blocks, which share library and weights."""
 
     @model_validator(mode="after")
