@@ -15,8 +15,8 @@ from test_ranges import verified
 
 from perfdojo_sdk.core.program import Statement
 from perfdojo_sdk.core.text import parse
-from perfdojo_sdk.core.transformation import Kind, Rules
 from perfdojo_sdk.core.transformation import Kind as Change
+from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu import normal_form
@@ -142,7 +142,7 @@ e f32 [64:N,80:N] heap
 
 def game(text: str) -> Play:
     """A game that begins with a program."""
-    return Play(parse(text, TARGET.dialect), RULES_OF_TARGET, Kind.DECLARED_LAW)
+    return Play(parse(text, TARGET.dialect), RULES_OF_TARGET)
 
 
 def planned(text: str) -> list[str]:

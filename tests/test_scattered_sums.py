@@ -79,7 +79,7 @@ def passes(trace: Trace) -> bool:
 def gathered(root: Program) -> tuple[Trace, int]:
     """The game of the rule alone, and the number of nests that the sum became; 0 where it stays."""
     rules = Rules(DIALECT, GENERIC)
-    play = Play(root, rules, rules.most)
+    play = Play(root, rules)
     decisions = gather_scattered(play, TARGET)
     return play.trace, sum(int(decision.numbers.get("nests", 0)) for decision in decisions)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TypeVar
 
@@ -10,46 +10,45 @@ from perfdojo_sdk.core.dialect import ScopeSuffix
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.made import Collapsed, Copied, Cut, Halves, Made, Staged
 from perfdojo_sdk.core.program import Node, Path, Program, Scope, Statement
-from perfdojo_sdk.core.transformation import Kind, Move, Rejection, Rules, Step, Trace
+from perfdojo_sdk.core.transformation import Move, Rejection, Rules, Step, Trace
 
 M = TypeVar("M", bound=Made)
 
 
 class Play:
-    """A trace that grows. ``most`` bounds the kind of move that the pass may use.
+    """A trace that grows by moves of the kinds that ``rules.most`` allows.
 
     Moves return the ids that they made. A pass uses these, so that it goes on at the right place even if a
     move chose another name because the usual one was taken.
     """
 
-    def __init__(self, root: Program, rules: Rules, most: Kind = Kind.DECLARED_LAW) -> None:
-        self.rules, self.most, self.trace = rules, most, Trace(root)
+    def __init__(self, root: Program, rules: Rules) -> None:
+        self.rules, self.trace = rules, Trace(root)
 
     @property
     def program(self) -> Program:
         return self.trace.program
 
     def may(self, transformation: str, place: str, **parameters: int | str) -> Made | None:
-        """Play the move if it is legal; returns what it made, or None when it is not legal."""
-        result = self._attempt(transformation, place, **parameters)
-        return result.made if isinstance(result, Step) else None
+        """Play the move if it is legal, and of a kind that is allowed; returns what it made, or None."""
+        result = self.rules.attempt(self.program, _move(transformation, place, parameters))
+        if isinstance(result, Rejection) or result.legal.kind > self.rules.most:
+            return None
+        return self._played(result)
 
     def must(self, transformation: str, place: str, **parameters: int | str) -> Made:
-        """Play the move and return what it made; :class:`MoveError` when it is not legal."""
-        result = self._attempt(transformation, place, **parameters)
+        """Play the move and return what it made; :class:`MoveError` where :meth:`may` does not play it."""
+        result = self.rules.attempt(self.program, _move(transformation, place, parameters))
         if isinstance(result, Rejection):
             raise result.error()
-        return result.made
+        if result.legal.kind > self.rules.most:
+            what = f"{result.move.text} {result.legal.kind.label}, the pass may not"
+            raise MoveError("PD-T006", what, hint="allow moves of this kind")
+        return self._played(result)
 
-    def _attempt(self, transformation: str, place: str, **parameters: int | str) -> Step | Rejection:
-        move = Move(transformation, place, tuple(sorted(parameters.items())))
-        result = self.rules.attempt(self.program, move)
-        if isinstance(result, Step):
-            if result.legal.kind > self.most:
-                what = f"{move.text} {result.legal.kind.label}, the pass may not"
-                raise MoveError("PD-T006", what, hint="allow moves of this kind")
-            self.trace = replace(self.trace, steps=(*self.trace.steps, result))
-        return result
+    def _played(self, step: Step) -> Made:
+        self.trace = replace(self.trace, steps=(*self.trace.steps, step))
+        return step.made
 
     def annotate(self, place: str, suffix: str) -> bool:
         """Map a scope to hardware; false if that is not legal, or the target has no such suffix (``""``)."""
@@ -155,3 +154,7 @@ class Play:
     def innermost(self) -> list[Scope]:
         """Scopes that hold statements only."""
         return [s for s in self.scopes() if all(isinstance(c, Statement) for c in s.body)]
+
+
+def _move(transformation: str, place: str, parameters: Mapping[str, int | str]) -> Move:
+    return Move(transformation, place, tuple(sorted(parameters.items())))

@@ -99,7 +99,7 @@ def _walk_as_one(play: Play, nest: Nest, level: int) -> bool:
 
 
 def _again(start: Play) -> Play:
-    play = Play(start.trace.root, start.rules, start.most)
+    play = Play(start.trace.root, start.rules)
     play.trace = start.trace
     return play
 

@@ -63,7 +63,7 @@ class Nest:
 
 def gathered(root: Program, rules: Rules) -> tuple[Play, Nest] | None:
     """The program fused, with sums of one length in shared loops, and the contraction that it then is."""
-    play = Play(root, rules, rules.most)
+    play = Play(root, rules)
     fuse(play)
     if len(play.program.body) != 1 or not isinstance(play.program.body[0], Scope):
         return None

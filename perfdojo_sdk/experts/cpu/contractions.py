@@ -72,7 +72,7 @@ def play_contractions(
         for plan in ways:
             for play in _packed_and_in_place(start, nest, plan, target):
                 for windows in panel_ways(root, target):
-                    mapped = Play(root, rules, rules.most)
+                    mapped = Play(root, rules)
                     mapped.trace = play.trace
                     map_to_hardware(mapped, target, windows)
                     if all(mapped.program != other.program for other in plays):
@@ -84,7 +84,7 @@ def _packed_and_in_place(start: Play, nest: Nest, plan: Plan, target: Target) ->
     """The plan played; twice where its panels are packed and may as well be read where they lie."""
     plays: list[Play] = []
     for in_place in (False, True):
-        play = Play(start.trace.root, start.rules, start.most)
+        play = Play(start.trace.root, start.rules)
         play.trace = start.trace
         try:
             packs = play_contraction(play, nest, plan, target, in_place)

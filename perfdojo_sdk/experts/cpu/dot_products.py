@@ -72,7 +72,7 @@ def find_dots(program: Program, root: Scope, target: Target) -> Dots | None:
 
 def play_dots(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
     """One game for a program with such sums; none where there are none, or a move is not legal."""
-    play, decisions = Play(root, rules, rules.most), []
+    play, decisions = Play(root, rules), []
     _join_units(play)
     _join_starts(play)
     start = play.program

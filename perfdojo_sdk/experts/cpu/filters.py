@@ -75,7 +75,7 @@ def play_filters(
 
 def _followed(root: Program, first: Play, rest: Program, target: Target) -> list[Play]:
     """The game of the first nests and that of the others, on the whole program."""
-    play = Play(root, first.rules, first.most)
+    play = Play(root, first.rules)
     try:
         for played in (first, play_rows(rest, first.rules, target)[0]):
             replay(play, played.trace)

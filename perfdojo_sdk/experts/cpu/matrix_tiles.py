@@ -52,7 +52,7 @@ def matrix_plays(start: Play, nest: Nest, target: Target, worth_threads: float) 
         plan = plan_matrices(nest, group, target)
         if plan is None:
             continue
-        play = Play(start.trace.root, start.rules, start.most)
+        play = Play(start.trace.root, start.rules)
         play.trace = start.trace
         try:
             _play(play, nest, plan, worth_threads)

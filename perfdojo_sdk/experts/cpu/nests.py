@@ -102,7 +102,7 @@ def _planned(
     root: Program, rules: Rules, target: Target, by_rows: bool = False, shared: bool = False
 ) -> tuple[list[Play], list[Decision]]:
     """At most one game, and its decisions."""
-    play = Play(root, rules, rules.most)
+    play = Play(root, rules)
     decisions: list[Decision] = []
     gained, gathers, roots = False, False, [node.id for node in play.program.body]
     for number, identifier in enumerate(roots):

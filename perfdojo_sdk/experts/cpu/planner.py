@@ -124,13 +124,13 @@ def _plan_in(
     form: Sequence[_Rule], root: Program, rules: Rules, target: Target, constants: Collection[str]
 ) -> Plan:
     """The plan that starts from a form."""
-    known = Play(root, rules, rules.most)
+    known = Play(root, rules)
     decisions = [
         *fold_tables(known),
         *_played(form, known, target),
         *sums_for_threads(known, target),
     ]
-    shifted = Play(root, rules, rules.most)
+    shifted = Play(root, rules)
     shifted.trace = known.trace
     signs = shift_signs(shifted, constants)
     found = _plan_from(known.trace, rules, target, constants)
@@ -188,7 +188,7 @@ class _Planner:
         whole = self._as_a_whole()
         if whole:
             return Plan(tuple(self.decisions), tuple(whole))
-        play = Play(self.root, self.rules, self.rules.most)
+        play = Play(self.root, self.rules)
         self.decisions += _played(PREPARATIONS, play, self.target)
         games = self._games(play.trace)
         return Plan(tuple(self.decisions), tuple(games) or (Trace(self.root),))
@@ -204,7 +204,7 @@ class _Planner:
         games: list[Trace] = []
         least_work = stencil_threads(self.root, self.target)
         for number in range(min(MOST_GAMES, max((len(found) for found, _ in ways), default=0))):
-            game = Play(start.root, self.rules, self.rules.most)
+            game = Play(start.root, self.rules)
             game.trace = start
             for found, steps in ways:
                 if steps and self._join(game, found, number, steps[0].id):

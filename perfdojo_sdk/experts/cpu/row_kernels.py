@@ -95,7 +95,7 @@ def play_rows(root: Program, rules: Rules, target: Target) -> list[Play]:
     for threads, windows, together in ways:
         if together is Together.IN_STEP and (not windows.store or windows.asks_early):
             continue
-        play = Play(root, rules, rules.most)
+        play = Play(root, rules)
         done = stream_rows(play, target, windows, threads, together)
         if done and all(play.program != other.program for other in plays):
             plays.append(play)

@@ -43,8 +43,8 @@ class ScanPlan:
 
 def play_scans(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
     """The game in which blocks of rows go in step; none where a loop is no scan that gains from it."""
-    play = Play(root, rules, rules.most)
-    if play.most < Kind.REASSOCIATES:
+    play = Play(root, rules)
+    if play.rules.most < Kind.REASSOCIATES:
         return [], []
     fuse(play, depth=0)
     plans = [plan_scan(play.program, scope, target) for scope in play.innermost()]

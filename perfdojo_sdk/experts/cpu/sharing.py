@@ -40,7 +40,7 @@ def _shared(
     game: Trace, rules: Rules, target: Target, roots: Collection[str]
 ) -> tuple[Trace, list[Decision]]:
     """The game with the nests at ``roots`` shared anew, and a decision on each that gains."""
-    play, decisions = Play(game.root, rules, rules.most), list[Decision]()
+    play, decisions = Play(game.root, rules), list[Decision]()
     try:
         for move in game.moves:
             parameters = dict(move.parameters)

@@ -74,7 +74,7 @@ def adds_up_groups(program: Program, dialect: Dialect) -> bool:
 def with_threads(game: Trace, rules: Rules, target: Target) -> Trace:
     """The game with threads for what is made before the products, if that takes longer than starting them:
     bytes are converted and summed about as fast as memory moves them."""
-    play = Play(game.root, rules, rules.most)
+    play = Play(game.root, rules)
     play.trace = game
     memory = target.capabilities.memory
     least = THREADS_COST * memory.copy_gbs * 1e9 if memory else 0.0

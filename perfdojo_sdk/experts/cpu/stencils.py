@@ -131,7 +131,7 @@ def _slides(access: Access, depth: int) -> Iterator[tuple[int, int]]:
 
 def play_stencil(root: Program, rules: Rules, target: Target) -> tuple[list[Play], list[Decision]]:
     """One game for a program that is one stencil; none where it is none, or a move is not legal."""
-    play = Play(root, rules, rules.most)
+    play = Play(root, rules)
     found = find_stencil(root, root.body[0], target) if len(root.body) == 1 else None
     if found is None:
         return [], []

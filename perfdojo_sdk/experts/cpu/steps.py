@@ -75,7 +75,7 @@ def _transposing(play: Play) -> list[str]:
 def groups_of(play: Play, tiles: bool = False) -> list[Group]:
     """The groups that instructions of the target add up in each lane, as far as the pass may lose what they
     lose; or those of its instructions for matrices."""
-    lawful = play.most >= Kind.CHANGES_PRECISION
+    lawful = play.rules.most >= Kind.CHANGES_PRECISION
     groups = [group for s in play.rules.dialect.suffixes.values() for group in s.groups]
     return [g for g in groups if (lawful or not losses(g)) and (g.tile is not None) == tiles]
 

@@ -67,7 +67,7 @@ def _suffixes(program: Program) -> set[str]:
 
 def _game(root: Program, rules: Rules, machine: Machine, products: Plan) -> Trace:
     """The game in which products are played as ``products`` does."""
-    play = Play(root, rules, rules.most)
+    play = Play(root, rules)
     for place in _outermost(play):
         _attempt(play, products, place, machine)
     for place in _outermost(play):

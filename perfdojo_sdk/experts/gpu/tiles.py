@@ -230,7 +230,7 @@ def play_tiles(play: Play, place: str, machine: Machine, ahead: bool = False) ->
         return
     around = prod(play.scope(loop).size for loop in product.outer)
     parts = _parts(product, around, machine)
-    if parts > 1 and play.most >= Kind.REASSOCIATES:
+    if parts > 1 and play.rules.most >= Kind.REASSOCIATES:
         product, around = _in_parts(play, product, parts), around * parts
     tile = best_tile(product, around, machine, ahead)
     if tile is None:

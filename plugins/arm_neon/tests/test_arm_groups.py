@@ -231,7 +231,7 @@ def test_a_kernel_asks_for_the_instructions_that_it_uses() -> None:
 
 def annotated(group: Group) -> Trace:
     """The plain sums with the suffixes as moves."""
-    play = Play(parse(sums(group, False, "stack"), TARGET.dialect), LOSSY, Kind.CHANGES_PRECISION)
+    play = Play(parse(sums(group, False, "stack"), TARGET.dialect), LOSSY)
     inner = next(scope for scope in play.innermost() if scope.leaves[0].statement.accumulate)
     around = [scope.id for scope in play.around(inner.id)]
     assert play.annotate(inner.id, "d")
