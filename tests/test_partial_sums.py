@@ -12,10 +12,14 @@ from perfdojo_sdk.core.transformation import Rules
 from perfdojo_sdk.core.transformations import GENERIC
 from perfdojo_sdk.experts.cpu.planner import plan
 from perfdojo_sdk.hookspecs.services import Plan
+from perfdojo_sdk.hookspecs.types import CacheLevel
 from perfdojo_sdk.library.verification import VerificationCache, dependence
 
 TARGET = target(vector_registers=32, peak_gflops={"f32": 100.0})
 RULES = Rules(TARGET.dialect, GENERIC)
+#: The same with caches of the usual sizes, which hold blocks that are worth their bookkeeping.
+CACHES = {"L1": CacheLevel(bytes=32 << 10, read_gbs=200), "L2": CacheLevel(bytes=1 << 20, read_gbs=60)}
+WITH_CACHES = target(vector_registers=32, peak_gflops={"f32": 100.0}, caches=CACHES)
 
 
 def planned(rows: int, terms: int, threads: int, step: str = "x[{0},{1}]") -> Plan:
@@ -32,7 +36,8 @@ y f32 [{rows}] heap
 
 
 def blocks(found: Plan) -> list[float]:
-    return [d.numbers["blocks"] for d in found.decisions if d.rule == "partial sums"]
+    made = [d for d in found.decisions if d.rule == "partial sums"]
+    return [d.numbers["blocks"] for d in made if "blocks" in d.numbers]
 
 
 @pytest.mark.parametrize(
@@ -76,12 +81,41 @@ q f32 [3] heap
 | 8 1024 1024 q[{0}] += d[{1},{0},{2},{3}] * d[{1},{0},{2},{3}]
 """
     for written in (text, text.replace("d[{1},{0},{2},{3}]", "(x[{1},{0},{2},{3}] - u[{0}])")):
-        found = plan(parse(written), RULES, replace(TARGET, threads=2))
+        found = plan(parse(written), RULES, replace(WITH_CACHES, threads=2))
         assert blocks(found) == []
         (game, *_) = found.games
         lines = [line for line in game.program.text.splitlines() if "= x[" in line or "+= (x[" in line]
         assert len(lines) <= 2 and "8:p" in game.program.text, game.program.text
         assert dependence(game, RULES, VerificationCache()).passed
+
+
+@pytest.mark.parametrize(
+    ("shape", "sums"),
+    [
+        ("1,10000000", "1 10000000 s[{0}] += x[{0},{1}]"),  # one row is no loop that threads share
+        ("1,2048,2048", "1 2048 2048 s[{0}] += x[{0},{1},{2}]"),
+    ],
+)
+@pytest.mark.parametrize("centre", ["m[{0}]", "z"])
+def test_sums_and_squares_that_no_pass_takes_together_have_blocks(shape: str, sums: str, centre: str) -> None:
+    subscripts = sums.partition(" x[")[2].removesuffix("]")
+    centre = f"z[{subscripts}]" if centre == "z" else centre
+    loops = sums.partition(" s[")[0]
+    text = f"""kernel spread(x, z) -> s, q
+x f32 [{shape}] heap
+z f32 [{shape}] heap
+s f32 [1] heap
+m f32 [1] heap
+q f32 [1] heap
+
+1 s[{{0}}] = 0
+{sums}
+1 m[{{0}}] = s[{{0}}] / 4194304
+1 q[{{0}}] = 0
+{loops} q[{{0}}] += (x[{subscripts}] - {centre}) * (x[{subscripts}] - {centre})
+"""
+    found = plan(parse(text), RULES, replace(TARGET, threads=8))
+    assert len(blocks(found)) == 2 and all(count >= 16 for count in blocks(found)), found.decisions
 
 
 @pytest.mark.parametrize("outer", [1, 16, 40])

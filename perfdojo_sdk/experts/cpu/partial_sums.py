@@ -9,12 +9,13 @@ from __future__ import annotations
 from math import gcd, prod
 
 from perfdojo_sdk.core.errors import MoveError
-from perfdojo_sdk.core.expression import Expression, Read, performs
 from perfdojo_sdk.core.program import Program, Statement
+from perfdojo_sdk.core.transformation import Trace
 from perfdojo_sdk.core.tree import divisors
+from perfdojo_sdk.experts.balance import longest
 from perfdojo_sdk.experts.cpu.analysis import Kind, facts_of
 from perfdojo_sdk.experts.cpu.loops import cut_off_rest, move_inward, move_outward
-from perfdojo_sdk.experts.cpu.steps import SHARES, near_caches
+from perfdojo_sdk.experts.cpu.steps import SHARES
 from perfdojo_sdk.hookspecs.services import Decision
 from perfdojo_sdk.hookspecs.types import Target
 from perfdojo_sdk.search.play import Play
@@ -28,15 +29,15 @@ WHOLE = 256
 #: Seconds that a block takes at least: many times as long as handing it to a thread.
 LEAST = 1e-5
 
+#: How much more work is worth one pass less over data in memory, of three or four.
+PASS = 1.25
+
 
 def sums_for_threads(play: Play, target: Target) -> list[Decision]:
     """Cut long sums into blocks with partial results, where their results are too few to share out."""
     decisions = []
-    together = _sums_and_squares(play.program, target)
     for nest in facts_of(play.program, target) if target.threads > 1 else ():
         for work in nest.works:
-            if work.statement.id in together and 0 not in work.reduced:
-                continue
             results = prod(size for level, size in enumerate(work.sizes) if level not in work.reduced)
             wanted = -(-BLOCKS * target.threads // results)
             blocks = min(wanted, int(nest.seconds / LEAST / results))
@@ -57,32 +58,18 @@ def sums_for_threads(play: Play, target: Target) -> list[Decision]:
     return decisions
 
 
-def _sums_and_squares(program: Program, target: Target) -> frozenset[str]:
-    """The sums of large arrays' elements and those of their squared differences, which rows take in one pass
-    (:mod:`row_statistics`), block by block, whose blocks threads share."""
-    large = {b.name for b in program.buffers if b.bytes > near_caches(target)[1]}
-    statements = [place.node for place in program.places if isinstance(place.node, Statement)]
-    differences = {s.target.array: source for s in statements if (source := _minuend(s.value)) in large}
-    sums, squares = dict[str, str](), dict[str, str]()
-    for statement in statements:
-        value = statement.value
-        if statement.accumulate != "add":
-            continue
-        if isinstance(value, Read):
-            sums[value.access.array] = statement.id
-        elif performs(value, "mul") and value.arguments[0] == value.arguments[1]:
-            of = value.arguments[0]
-            squares[differences.get(of.access.array, "") if isinstance(of, Read) else _minuend(of)] = (
-                statement.id
-            )
-    both = large & sums.keys() & squares.keys()
-    return frozenset(found[array] for array in both for found in (sums, squares))
+def takes_squares_in_passing(game: Trace, other: Trace, target: Target) -> bool:
+    """Whether a game without blocks for threads sums elements and squares of their differences in one pass
+    (:mod:`row_statistics`), and leaves little more to the busiest thread than ``other``, which has blocks."""
+    if not any(move.transformation == "rebase_squares" for move in game.moves):
+        return False
+    one, two = (_busiest(trace.program, target) for trace in (game, other))
+    return one <= PASS * two
 
 
-def _minuend(value: Expression) -> str:
-    """The array whose element a value takes something away from; empty for other values."""
-    element = value.arguments[0] if performs(value, "sub") else None
-    return element.access.array if isinstance(element, Read) else ""
+def _busiest(program: Program, target: Target) -> float:
+    """Statements that the busiest thread runs."""
+    return sum(longest(node, target.dialect, target.threads, 0) for node in program.body)
 
 
 def _cut(play: Play, statement: str, blocks: int) -> str:
