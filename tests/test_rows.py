@@ -727,6 +727,9 @@ def test_the_command_lists_free_rows(cli: Callable[..., Outcome], tmp_path: Path
     assert twice.code == 2 and "x is given twice" in " ".join(twice.err.split())
     clear(cli("optimize", "m.onnx", "--blocks", "0", plugins="toy"), 1, "PD-O051")
     assert cli("optimize", "m.onnx", "--blocks", "one", plugins="toy").code == 2
+    for option in ("--blocks", "--max-rows"):
+        fixed = cli("optimize", "m.onnx", "--input", "x=f32[2,3]", option, "4", plugins="toy")
+        assert fixed.code == 2 and f"{option} is for models with any number" in " ".join(fixed.err.split())
     unknown = cli("optimize", "m.onnx", "--input", "z=f32[2,3]", "--list", plugins="toy")
     clear(unknown, 1, "PD-O062")
     assert "takes no input 'z'" in unknown.err and "its inputs are x, k" in unknown.err

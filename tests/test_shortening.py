@@ -184,6 +184,8 @@ def test_the_command_line_asks_for_samples(cli: Callable[..., Outcome], tmp_path
     outcome = cli("optimize", "net.onnx", "--dtype", "int8")
     clear(outcome, 1, "PD-O061")
     assert "--dtype int8 --calibrate data.npz" in outcome.err
+    alone = cli("optimize", "net.onnx", "--calibrate", "x.npz")
+    assert alone.code == 2 and "--calibrate is for --dtype" in alone.err
 
 
 @pytest.mark.parametrize("more", [(), ("--calibrate", "x.npz")])

@@ -40,6 +40,12 @@ class Branch(nn.Module):
 class Fourier(nn.Module):
     def forward(self, x, y):
         return torch.fft.fft(x).real + y
+class Nothing(nn.Module):
+    def forward(self):
+        return torch.ones(3)
+class Keyword(nn.Module):
+    def forward(self, x, *, k=2):
+        return x * k
 def make():
     return Model(4)
 def get_inputs():
@@ -86,7 +92,7 @@ def test_a_folder_of_problems_is_run_and_goes_on(tmp_path: Path, cli: Any) -> No
     assert nothing.code == 5 and "class Model, get_inputs()" in nothing.err
     (tmp_path / "set" / "tool.py").write_text("raise SystemExit('not a problem')\n")
     beside = cli("kernelbench", "set", "--interpret", "--only", "one/*", "-o", "out")
-    assert beside.code == 0 and "left out: 1 file without" in beside.err
+    assert beside.code == 0 and "left out, without Model and get_inputs: tool.py" in beside.err
 
 
 def test_modules_are_widened_with_the_tensors_that_they_hold() -> None:
@@ -148,6 +154,10 @@ def test_a_module_of_a_file_becomes_a_graph(tmp_path: Path, cli: Any) -> None:
     for name, words in {
         "make": "the size of input x",
         "Fourier --input x=f32[4]": "the size of input y",
+        "Fourier": "--input 'x=f32[SIZES]' --input 'y=f32[SIZES]'",
+        "Nothing": "takes no inputs",
+        "Keyword": "the size of input x",
+        "Keyword --input k=f32[4]": "takes no input 'k'",
         "Absent": "has no Absent",
         "Model": "makes no module",
         "Branch --input x=f32[2]": "Branch decides by elements of tensors",

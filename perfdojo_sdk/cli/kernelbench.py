@@ -95,8 +95,9 @@ def _files(directory: Path, only: str) -> list[Path]:
         hint = "name a folder with *.py files, each with class Model, get_inputs() and get_init_inputs()"
         raise NothingFoundError("PD-O024", what, hint=hint)
     if len(found) < len(files):
-        others = number_of(len(files) - len(found), "files")
-        progress(f"left out: {others} without Model and get_inputs")
+        others = [file.relative_to(directory).as_posix() for file in files if file not in found]
+        more = f" and {number_of(len(others) - 3, 'files')} more" if len(others) > 3 else ""
+        progress(f"left out, without Model and get_inputs: {', '.join(others[:3])}{more}")
     chosen = [p for p in found if p.relative_to(directory).match(only)]
     if not chosen:
         what = f"none of {number_of(len(found), 'problems')} in {directory} fits --only {only!r}"
@@ -105,10 +106,10 @@ def _files(directory: Path, only: str) -> list[Path]:
 
 
 def _may_be_a_problem(file: Path) -> bool:
-    """Whether a file names the parts of a problem. Others, such as tests and tools, are not run."""
+    """True if a file names the parts of a problem. Others, such as tests and tools, are not run."""
     with suppress(OSError):
         content = file.read_bytes()
-        return b"Model" in content and b"get_inputs" in content
+        return (b"Model" in content and b"get_inputs" in content) or b"import *" in content
     return True  # to be refused by name
 
 

@@ -173,6 +173,8 @@ def command(
     if dtype is not None and calibrate is None:
         hint = f"--dtype {dtype} --calibrate data.npz, with an array for each input of the model"
         raise DojoError("PD-O061", "--dtype needs --calibrate FILE.npz", hint=hint)
+    if calibrate is not None and dtype is None:
+        raise typer.BadParameter(f"--calibrate is for --dtype {'|'.join(SHORTER)}")
     policy = Policy(fallback or "", prefer_faster or "")
     for peer, option in ((policy.fallback, "--fallback"), (policy.prefer_faster, "--prefer-faster")):
         if peer:
@@ -196,6 +198,10 @@ def command(
     if dtype is not None and asked.free is not None:
         what = f"--dtype for a model whose size {asked.free.name} is open"
         raise DojoError("PD-O061", what, hint="give every size of the inputs: --input NAME=DTYPE[SIZES]")
+    if graph is not None and asked.free is None and (blocks or max_rows):
+        option = "--blocks" if blocks else "--max-rows"
+        hint = "leave a size of an input open, as in --input 'x=f32[batch,64]'"
+        raise typer.BadParameter(f"{option} is for models with any number of rows: {hint}")
     left = refused_by(plugins, found, graph or asked.rest)
     if left and policy.fallback:
         asked = read(model, inputs, max_rows, policy, {node: r.what for node, r in left})
@@ -395,6 +401,8 @@ def _text(result: ModelResult) -> str:
         blocks = zip(free.sizes, free.seconds, strict=True)
         lines.append(table((free.name, "time"), [(str(size), seconds(time)) for size, time in blocks]))
         lines.append(f"1 to {free.most} rows; memory is that of {number_of(free.sizes[-1], 'rows')}")
+    elif result.spent is None and len(_entries(result)) > 1 and (spent := _spent(result)):
+        lines.append(f"the kernels of a call take {seconds(spent)} together")
     peak = result.peak
     parts = {
         "weights": peak.weights,

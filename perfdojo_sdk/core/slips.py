@@ -121,17 +121,18 @@ def function_hint(name: str) -> str:
 
 
 def _loop(match: re.Match[str]) -> str:
-    counted = (
-        r"\bin\s+(?:range\s*\(\s*)?(?:(\d+)\s*,\s*)?(\d+)\s*[):]|=\s*(\d+)\s*;[^;<]*<\s*(\d+)\s*;[^;+]*\+\+"
-    )
-    found = re.search(counted, match.string)
-    first, end = (int(found[1] or found[3] or 0), int(found[2] or found[4])) if found else (0, 8)
-    n = end - first
-    if n < 1:
-        first, n = 0, 8
+    in_python = r"\bin\s+(?:range\s*\(\s*)?(?:(?P<first>\d+)\s*,\s*)?(?P<end>\d+)\s*[):]"
+    in_c = r"=\s*(?P<first>\d+)\s*;[^;<]*<(?P<last>=?)\s*(?P<end>\d+)\s*;[^;+]*\+\+"
+    found = re.search(in_python, match.string) or re.search(in_c, match.string)
+    first, n, known = 0, 8, "for 8 iterations "
+    if found is not None:
+        begin = int(found["first"] or 0)
+        count = int(found["end"]) - begin + bool(found.groupdict().get("last"))
+        if count > 0:
+            first, n, known = begin, count, ""
     at = f"{{0}}+{first}" if first else "{0}"
     several = f"{n} alone, and below it each statement after a bar: | y[{at}] = ..."
-    return f"write {n} y[{at}] = x[{at}]; or {several}"
+    return f"{known}write {n} y[{at}] = x[{at}]; or {several}"
 
 
 def _declaration(match: re.Match[str]) -> str:
@@ -139,7 +140,7 @@ def _declaration(match: re.Match[str]) -> str:
     dtype = OTHER_DTYPES.get(words[-1], words[-1])
     if len(words) > 1:  # as unsigned long int
         kinds = [word for word in words if word not in ("int", "signed", "unsigned")]
-        dtype = OTHER_DTYPES.get(kinds[0], kinds[0]) if kinds else "i32"
+        dtype = OTHER_DTYPES.get(kinds[-1], kinds[-1]) if kinds else "i32"
         if "unsigned" in words:
             dtype = dtype.replace("i", "u")
     sizes = ",".join(re.findall(r"\[\s*(\w+)\s*\]", match["sizes"])) or ("8" if "*" in match["at"] else "")
@@ -153,6 +154,8 @@ def _declaration(match: re.Match[str]) -> str:
 
 def _choice(match: re.Match[str]) -> str:
     value = re.split(r"\bif\b", match.string)[0]
+    if match.start() >= len(value):  # in a condition behind a statement
+        return "write select(condition, a, b) as the value, without an if"
     begin, end = _brackets_around(value, match.start())
     parts = [part.strip() for part in re.split(r"[?:]", value[begin:end])]
     if len(parts) != 3 or not all(parts):  # such as a choice in another
@@ -177,16 +180,16 @@ def _brackets_around(line: str, at: int) -> tuple[int, int]:
 
 def _compound(match: re.Match[str]) -> str:
     sign = match["at"].removesuffix("=")
-    target, value = match["target"], re.split(r"\bif\b", match["value"])[0].strip(" \t;")
+    target, (value, *condition) = match["target"], re.split(r"\bif\b", match["value"].strip(" \t;"))
+    value, behind = value.strip(" \t;"), "".join(f" if {part.strip()}" for part in condition)
     factor = f"({value})" if re.search(r"[^\w\[\]{},.]", value) else value
     if sign == "-":
-        return f"write {target} += -{factor}"
+        return f"write {target} += -{factor}{behind}"
     if sign == "%":
-        return f"write {target} = fmod({target}, {value}) of floats, and rem({target}, {value}) of integers"
+        return f"write {target} = fmod({target}, {value}){behind} of floats, and rem of integers"
     names = {"&": "and", "|": "or", "^": "xor", "<<": "shl", ">>": "shr"}
-    return f"write {target} = " + (
-        f"{names[sign]}({target}, {value})" if sign in names else f"{target} {sign} {factor}"
-    )
+    result = f"{names[sign]}({target}, {value})" if sign in names else f"{target} {sign} {factor}"
+    return f"write {target} = {result}{behind}"
 
 
 def _step(match: re.Match[str]) -> str:
@@ -341,9 +344,9 @@ _HABITS = (
         "{0!r} is no number",
     ),
     _habit(
-        r"(?<![\w.])0[xXbB][0-9a-fA-F]+\b",
+        r"(?<![\w.])0(?:[xX][0-9a-fA-F]+|[bB][01]+|[oO][0-7]+)(?=[uUlL]*\b)",
         "numbers are decimal",
-        lambda match: f"write {int(match[0], 0)}" if re.fullmatch("0[xX].*|0[bB][01]+", match[0]) else "",
+        lambda match: f"write {int(match[0], 0)}",
         "{0!r} is no number",
     ),
     _habit(
@@ -380,6 +383,12 @@ _HABITS = (
         r"\bif\b.*?(?P<at>\|\||\bor\b)(?!\s*\()",
         "conditions behind a statement hold all together",
         "repeat the statement, once with each condition; or choose by select(or(a, b), x, y)",
+        "{0!r} has no meaning in a condition behind a statement",
+    ),
+    _habit(
+        r"\bif\b.*?(?P<at>\bnot\b|!(?!=))\s*",
+        "conditions behind a statement are comparisons",
+        "write the opposite comparison, as in if {0} <= 1 for if not {0} > 1",
         "{0!r} has no meaning in a condition behind a statement",
     ),
     _habit(

@@ -59,7 +59,7 @@ def sums_for_threads(play: Play, target: Target) -> list[Decision]:
 
 
 def takes_squares_in_passing(game: Trace, other: Trace, target: Target) -> bool:
-    """Whether a game without blocks for threads sums elements and squares of their differences in one pass
+    """True if a game without blocks for threads sums elements and squares of their differences in one pass
     (:mod:`row_statistics`), and leaves little more to the busiest thread than ``other``, which has blocks."""
     if not any(move.transformation == "rebase_squares" for move in game.moves):
         return False

@@ -181,8 +181,10 @@ class Parts:
             list(outputs),
             list(tensors.values()),
         )
-        made = helper.make_model(graph, opset_imports=list(self.model.opset_import))
-        made.ir_version = self.model.ir_version or made.ir_version
+        opsets = list(self.model.opset_import)
+        made = helper.make_model(graph, opset_imports=opsets)
+        # The oldest form that has these operators, and functions (8): a peer may not read the newest one.
+        made.ir_version = max(8, helper.find_min_ir_version_for(opsets, ignore_unknown=True))
         made.functions.extend(self.model.functions)
         return made, list(inputs.values())
 

@@ -100,7 +100,10 @@ def captured(function: Callable[..., Any], inputs: Sequence[Any], decompositions
             )(*fakes)
         except (DataDependentOutputException, DynamicOutputShapeException) as error:
             place = _place_in_code(error)
-            raise DependsOnData(f"{error.func}{place}: the rest depends on its value") from None
+            asked = f"{error.func}{place}: the rest depends on its value"
+            if "_local_scalar_dense" in str(error.func):
+                asked += "; a Python number that changes from call to call: give it as a tensor"
+            raise DependsOnData(asked) from None
     _write_numbers(made)
     return made
 

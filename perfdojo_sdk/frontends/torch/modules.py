@@ -79,15 +79,19 @@ def network(path: Path, name: str) -> torch.nn.Module | ExportedProgram:
 
 
 def input_names(module: torch.nn.Module) -> list[str]:
-    """The names of the arguments of ``forward``, in their order."""
-    return list(inspect.signature(module.forward).parameters)
+    """The names of the arguments of ``forward`` that are given by position, in their order."""
+    return [parameter.name for parameter in _positional(module)]
 
 
 def required_inputs(module: torch.nn.Module) -> list[str]:
-    """The names of those arguments of ``forward`` that have no default."""
-    parameters = inspect.signature(module.forward).parameters.values()
-    several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    return [p.name for p in parameters if p.default is p.empty and p.kind not in several]
+    """The names of those of them that have no default."""
+    several = inspect.Parameter.VAR_POSITIONAL
+    return [p.name for p in _positional(module) if p.default is p.empty and p.kind is not several]
+
+
+def _positional(module: torch.nn.Module) -> list[inspect.Parameter]:
+    by_name = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    return [p for p in inspect.signature(module.forward).parameters.values() if p.kind not in by_name]
 
 
 @dataclass(frozen=True)

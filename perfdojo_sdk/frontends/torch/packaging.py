@@ -53,12 +53,18 @@ def given_inputs(
         load_weights(net, weights)
     names = input_names(net)
     _refuse_unknown(name, inputs, names)
+    if not names:
+        hint = (
+            "compute in forward(self, x) what depends on an input; what does not is a constant of the model"
+        )
+        raise ModuleError("PD-O025", f"forward of {name} takes no inputs", hint=hint)
     given = [n for n in names if n in inputs]
-    needed = {*required_inputs(net), *names[: len(given)]}
-    missing = next((n for n in names if n in needed and n not in inputs), None if given else names[0])
-    if missing is not None:
-        hint = f"give it: --input '{missing}=f32[SIZES]'"
-        raise ModuleError("PD-O025", f"the size of input {missing} of {name} is open", hint=hint)
+    needed = {*required_inputs(net), *names[: max(len(given), 1)]}
+    missing = [n for n in names if n in needed and n not in inputs]
+    if missing:
+        hint = "give " + " ".join(f"--input '{n}=f32[SIZES]'" for n in missing)
+        what = f"the size of input {missing[0]} of {name} is open"
+        raise ModuleError("PD-O025", what, hint=hint)
     return net, given
 
 
