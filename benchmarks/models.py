@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ from perfdojo_sdk.plugins import Plugins, load_plugins
 from perfdojo_sdk.search.strategies import AUTO
 from perfdojo_sdk.verify.smaller_games import statement_instances
 
+#: Seconds in which threads that poll for work fall asleep.
+PAUSE_S = 0.3
 #: Most times that an error may be as large as PyTorch's.
 FACTOR = 4.0
 #: Seeds of the inputs that are compared.
@@ -229,12 +231,13 @@ def others(
 def timed(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
     """The median time of a call in microseconds; the systems take turns.
 
-    A turn begins with a call that does not count: threads of the system before it poll for more work until
-    they fall asleep, and its own have to wake up.
+    A turn begins with a pause and a call that does not count: threads of the system before it poll for more
+    work until they fall asleep, and its own have to wake up.
     """
     times: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(repeats):
         for name, call in calls.items():
+            sleep(PAUSE_S)
             call()
             begin = perf_counter()
             call()

@@ -347,6 +347,8 @@ def test_sums_stay_where_they_are_if_plans_may_not_add_them_up_in_another_order(
     rules = replace(RULES_OF_TARGET, most=Change.EXACT)
     found = plan(parse(BODIES, TARGET.dialect), rules, TARGET)
     assert found.games and not any(d.rule == "cut off sums" for d in found.decisions)
+    nearest = plan(parse(NEAREST, TARGET.dialect), rules, TARGET)
+    assert max(game.kind for game in (*found.games, *nearest.games)) is Change.EXACT
 
 
 def test_a_minimum_of_distances_is_a_contraction_and_a_row() -> None:

@@ -10,13 +10,14 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from perfdojo_sdk.codegen.operations import SPELLINGS
+from perfdojo_sdk.core.dtypes import FLOAT_DTYPES
 from perfdojo_sdk.core.errors import MoveError
 from perfdojo_sdk.core.expression import Operation, walk
 from perfdojo_sdk.core.geometry import common_depth, lane_stride
 from perfdojo_sdk.core.made import Cut
 from perfdojo_sdk.core.program import Node, Occurrence, Program, Scope, Statement
 from perfdojo_sdk.core.subscripts import MAX_DEPTH
-from perfdojo_sdk.core.transformation import Move, Step
+from perfdojo_sdk.core.transformation import Kind, Move, Rules, Step
 from perfdojo_sdk.core.transformations.storage import temporaries
 from perfdojo_sdk.experts.cpu.loops import arrange, chain
 from perfdojo_sdk.experts.cpu.steps import data_bytes
@@ -193,7 +194,11 @@ def cut_off_sums(play: Play, target: Target) -> list[Decision]:
     decisions = []
     for place in [p.node.id for p in play.program.places if isinstance(p.node, Scope)]:
         scope, level, before = play.scope(place), len(play.around(place)), play.trace
-        sums = {child.id for child in scope.body if _takes_in(play.program, child, level)}
+        sums = {
+            child.id
+            for child in scope.body
+            if _takes_in(play.program, child, level) and not _keeps_its_order(play.rules, child)
+        }
         inside = [b.name for b in temporaries(play.program) if _stands_in(play, b.name, place)]
         if not 0 < len(sums) < len(scope.body) or not inside or not _cut_off(play, scope, sums, inside):
             play.trace = before
@@ -211,6 +216,13 @@ def _takes_in(program: Program, node: Node, level: int) -> bool:
         return False
     itself = any(read.array == node.target.array for read in node.reads)
     return not itself and _goes_through_neighbours(program, node, level)
+
+
+def _keeps_its_order(rules: Rules, node: Node) -> bool:
+    """True for a sum or product of floats where plans may not combine its terms in another order, as lanes
+    would."""
+    rounds = isinstance(node, Statement) and node.accumulate in ("add", "mul") and node.dtype in FLOAT_DTYPES
+    return rounds and rules.most < Kind.REASSOCIATES
 
 
 def _stands_in(play: Play, name: str, scope: str) -> bool:
