@@ -29,8 +29,8 @@ WHOLE = 256
 #: Seconds that a block takes at least: many times as long as handing it to a thread.
 LEAST = 1e-5
 
-#: How much more work is worth one pass less over data in memory, of three or four.
-PASS = 1.25
+#: Work of the busiest thread, over that with blocks, up to which one pass less over memory pays.
+MORE_WORK = 1.25
 
 
 def sums_for_threads(play: Play, target: Target) -> list[Decision]:
@@ -58,13 +58,13 @@ def sums_for_threads(play: Play, target: Target) -> list[Decision]:
     return decisions
 
 
-def takes_squares_in_passing(game: Trace, other: Trace, target: Target) -> bool:
+def takes_one_pass(game: Trace, other: Trace, target: Target) -> bool:
     """True if a game without blocks for threads sums elements and squares of their differences in one pass
     (:mod:`row_statistics`), and leaves little more to the busiest thread than ``other``, which has blocks."""
     if not any(move.transformation == "rebase_squares" for move in game.moves):
         return False
     one, two = (_busiest(trace.program, target) for trace in (game, other))
-    return one <= PASS * two
+    return one <= MORE_WORK * two
 
 
 def _busiest(program: Program, target: Target) -> float:

@@ -39,7 +39,7 @@ from perfdojo_sdk.experts.cpu.filters import play_filters
 from perfdojo_sdk.experts.cpu.known_tables import fold_tables
 from perfdojo_sdk.experts.cpu.nests import play_nests
 from perfdojo_sdk.experts.cpu.normal_form import CUT_OFF, NORMAL_FORM, WITHOUT_CUT_SUMS, stays_short
-from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads, takes_squares_in_passing
+from perfdojo_sdk.experts.cpu.partial_sums import sums_for_threads, takes_one_pass
 from perfdojo_sdk.experts.cpu.parts import replay
 from perfdojo_sdk.experts.cpu.preparation import (
     distribute,
@@ -130,9 +130,9 @@ def _plan_in(
     blocks = sums_for_threads(known, target)
     found = _plan_from(known.trace, rules, target, constants)
     if len(blocks) > 1:
-        passing = _plan_from(whole, rules, target, constants)
-        if takes_squares_in_passing(passing.games[0], found.games[0], target):
-            known.trace, found = whole, passing
+        together = _plan_from(whole, rules, target, constants)
+        if takes_one_pass(together.games[0], found.games[0], target):
+            known.trace, found = whole, together
             why = "rows take a sum and the squares in one pass, whose blocks threads share"
             blocks = [Decision("partial sums", "", "sums stay whole", why)]
     decisions += blocks
